@@ -212,8 +212,8 @@ def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp
     run_command(
         [
             "predict",
-            f"--workdir={folder}",
-            f"--input={tmp_path / 'in.tsv'}",
+            f"--model={folder}",
+            f"{tmp_path / 'in.tsv'}",
             f"--output={output}",
         ]
     )

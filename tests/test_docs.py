@@ -40,7 +40,7 @@ PAGES = {
 LANGUAGES = {"sh", "python", "json", "text"}
 MAX_LINES_OF_README = 250
 # Programs of the shell blocks whose arguments are not checked.
-OTHER_PROGRAMS = {"awk", "curl", "do", "done", "export", "for", "grep", "source"}
+OTHER_PROGRAMS = {"awk", "cat", "curl", "do", "done", "export", "for", "grep", "source"}
 
 # ml_collections loads configuration files by it.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")

@@ -25,11 +25,11 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
 from tests.extension import toy_configs, toy_corpus_task, toy_encoder, toy_task
+from tests.inference.conftest import predict_file
 from tests.resuming import assert_same_run, metrics_of, train_in_parts
 
 WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
@@ -211,9 +211,9 @@ def test_every_example_is_predicted(run, tmp_path):
     output = tmp_path / "output.jsonl"
     if run.config.task == "next_token":
         with pytest.raises(ValueError, match="config.task='next_token' makes no predictions"):
-            predict(store.load(run.workdir), run.workdir, str(run.input), str(output))
+            predict_file(store.load(run.workdir), run.workdir, str(run.input), str(output))
         return
-    count = predict(store.load(run.workdir), run.workdir, str(run.input), str(output), top_k=1)
+    count = predict_file(store.load(run.workdir), run.workdir, str(run.input), str(output), top_k=1)
     rows = list(map(json.loads, output.read_text().splitlines()))
     texts = run.input.read_text().splitlines()
     if run.input.suffix == ".tsv":

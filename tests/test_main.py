@@ -18,7 +18,7 @@ from bert_jax.tools.cli import COMMANDS, command_line
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 TINY = "--config=configs/tiny.py"
 COMMANDS_OF_COMMANDS = ("convert", "benchmark")
-WITH_CONFIGURATION = "train evaluate predict prepare".split()
+WITH_CONFIGURATION = "train evaluate prepare".split()
 # Runs command lines one after the other; "jax" is a module that cannot be imported.
 WITHOUT_JAX = """
 import contextlib, io, json, sys
@@ -64,17 +64,20 @@ EARLY_ERRORS = {
     ),
     "bert_jax.main --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "bert_jax.main --workdir=DIR --mode=evaluate": "DIR holds no run",
-    "bert_jax.main --workdir=DIR --mode=predict": "DIR holds no run",
-    "bert_jax.main --workdir=DIR --mode=predict --config=configs/tiny.py": (
-        "predict needs --input=FILE and --output=FILE."
-    ),
+    "bert_jax.main --mode predict --model=DIR": "Give texts, files, or - for standard input, for",
+    "bert_jax.main --mode=predict --workdir=DIR x": "This command writes no workdir: name the mod",
     "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
     "adapt a.txt": "--model is missing: a workdir, or the folder of another program",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
         "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
     ),
-    "predict --workdir=DIR": "DIR holds no run",
+    "predict --model=x lost.csv": "lost.csv: there is no such file. If it is a text, give it by",
+    "predict --model=x a/b --output=out": "a/b: there is no such file. If it is a text, give it",
+    "predict --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor a folder of",
+    "predict --model=x setup.py --output=setup.py": "--output=setup.py is the input: name another",
+    "answer --model=x --context=text": "--question is missing: give --question=QUESTION --context",
+    "answer --model=x --question=who --context=lost.txt": "lost.txt: there is no such file.",
     "sweep": "--workdir is missing: the folder that the sweep",
     "report": "--workdir is missing: the folder of a run or a sweep.",
     "doctor --config.seed=1": "--config is missing",
@@ -103,7 +106,7 @@ EARLY_ERRORS = {
     "score --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor",
     "attention x": "--model is missing: a workdir, or the folder",
     "fill_mask": "--model is missing: a workdir, or the folder",
-    "fill_mask --model=x": "Give a text with a mask",
+    "fill_mask --model=x": "Give texts, files, or - for standard input",
     "fill_mask --model=x lost": "There is no [MASK] in 'lost'.",
     "generate --model=x": "Give the beginning of a text",
     "serve --model=x --port=65536": "--port=65536 must be at most",
@@ -181,7 +184,6 @@ def test_errors_end_a_process_with_2(module):
             "The mesh data=3 x fsdp=1 x tensor=1 does not use the 8 devices",
         ),
         (["--mode=evaluate"], "has no checkpoint yet: train first, with --mode=train."),
-        (["--mode=predict", "--input=setup.py", "--output=out"], ": train first."),
         (["--num_processes=2"], "--coordinator, --num_processes and --process_id go together"),
         (["--workdir=/dev/null/run"], "/dev/null/run: Not a directory\n"),
     ],

@@ -70,13 +70,19 @@ _FORMS: dict[type, _Form] = {
 _LISTS = ("words", "endings")
 
 
-def make_examples(kind: type, inputs: Iterable[Any], by_character: bool = False) -> Iterator[Any]:
+def make_examples(
+    kind: type,
+    inputs: Iterable[Any],
+    by_character: bool = False,
+    where: Callable[[int], str] = "inputs[{}]".format,
+) -> Iterator[Any]:
     """Yields an example for each input.
 
     Args:
       kind: the example class of the task, `TaskRow.example`.
       inputs: inputs in one of the forms in `_FORMS`; examples are passed on unchanged.
       by_character: whether each character of a text is a word to tag.
+      where: number of an input -> its name in messages.
 
     Raises:
       UserError: naming the input, for a value of another form.
@@ -90,8 +96,8 @@ def make_examples(kind: type, inputs: Iterable[Any], by_character: bool = False)
             continue
         fields = _fields(form, value, by_character)
         if not _is_complete(form, fields):
-            raise UserError(f"inputs[{number}] is {value!r:.60}: give {form.allowed}.")
-        yield form.make(fields, f"inputs[{number}]", number)
+            raise UserError(f"{where(number)} is {value!r:.60}: give {form.allowed}.")
+        yield form.make(fields, where(number), number)
 
 
 def _fields(form: _Form, value: Any, by_character: bool) -> Fields:

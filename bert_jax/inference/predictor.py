@@ -217,6 +217,7 @@ class TaskPredictor:
     """Predicts the task that a model was trained for.
 
     Attributes:
+      model: the model.
       data: host side of the task.
     """
 
@@ -230,7 +231,8 @@ class TaskPredictor:
         Raises:
           UserError: the task's head has random parameters.
         """
-        self._predictor, model = predictor, predictor.model
+        self._predictor, self.model = predictor, predictor.model
+        model = self.model
         model.data.check_trained(model.untrained, model.folder)
         self.data = with_top_k(model.data, top_k)
         task: Task = self.data.make_task(model.encoder, model.tokenizer)
@@ -238,8 +240,7 @@ class TaskPredictor:
 
     def check(self, example: Any) -> None:
         """Raises UserError for an example that cannot be predicted."""
-        model = self._predictor.model
-        self.data.check_example(example, model.tokenizer, model.encoder)
+        self.data.check_example(example, self.model.tokenizer, self.model.encoder)
 
     def predict(
         self, examples: Iterable[Any], counts: Counter | None = None
@@ -256,7 +257,7 @@ class TaskPredictor:
 
     def predict_window(self, window: Sequence[Any], counts: Counter) -> list[Prediction]:
         """Returns the predictions of one example or more, which are in memory, in order."""
-        rows = self.data.encode(window, self._predictor.model.tokenizer, counts)
+        rows = self.data.encode(window, self.model.tokenizer, counts)
         found: dict[int, Answer] = {}
         for numbers, _, outputs in self._predictor.run(self._forward, rows, self.data.can_pack):
             add_answers(found, numbers, outputs)

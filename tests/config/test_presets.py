@@ -22,13 +22,13 @@ from bert_jax.models.layers.norm import layer_norm
 from bert_jax.tasks import masking
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tools.listeners.make import training_listener
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import init_params
 from bert_jax.training.train import train
 from tests import tiny
+from tests.inference.conftest import predict_file
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -408,7 +408,7 @@ def test_each_preset_prepares_trains_evaluates_and_answers(name, corpus, tmp_pat
     assert len(terms) == (2 if KNOWN[name].next_sentence else 1)
 
     (tmp_path / "in.jsonl").write_text('{"text_a": "kas [MASK]", "text_b": "lot"}\n')
-    predict(config, workdir, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), top_k=2)
+    predict_file(config, workdir, str(tmp_path / "in.jsonl"), str(tmp_path / "out.jsonl"), top_k=2)
     answer = json.loads((tmp_path / "out.jsonl").read_text())
     assert len(answer["masks"][0]["candidates"]) == 2
     assert (answer["next_sentence"] is not None) == KNOWN[name].next_sentence

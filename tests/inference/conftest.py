@@ -20,6 +20,8 @@ from bert_jax.devices import sharding
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import tagging, task
+from bert_jax.tools.outputs.inputs import find_inputs
+from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import make_task_data
@@ -109,6 +111,19 @@ def open_model(
 @functools.cache
 def _load(workdir: str) -> TrainedModel:
     return load_workdir(store.load(workdir), workdir)
+
+
+def predict_file(
+    config: RunConfig,
+    workdir: str,
+    path: str,
+    output: str,
+    top_k: int = 5,
+    listener: Listener | None = None,
+) -> int:
+    """Writes the predictions of a workdir for a file, as the command `predict` does."""
+    model = load_workdir(config, workdir)
+    return predict(model, find_inputs([path]), output, top_k, listener)
 
 
 @pytest.fixture(scope="session")

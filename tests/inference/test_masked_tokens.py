@@ -10,9 +10,8 @@ from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
-from tests.inference.conftest import open_model
+from tests.inference.conftest import open_model, predict_file
 
 
 def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
@@ -28,7 +27,7 @@ def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):
     source = tmp_path / "in.txt"
     source.write_text("\n".join(lines))
     config = store.load(workdir)
-    assert predict(config, workdir, str(source), str(tmp_path / "out.jsonl"), top_k=2) == 2
+    assert predict_file(config, workdir, str(source), str(tmp_path / "out.jsonl"), top_k=2) == 2
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [answer["next_sentence"] for answer in answers] == [None, None]
     places = [[mask["position"] for mask in answer["masks"]] for answer in answers]
@@ -54,7 +53,7 @@ def test_a_text_that_is_too_long_is_named_before_the_first_prediction(workdir, t
     source = tmp_path / "in.txt"
     source.write_text("is\n" + "is " * 39)
     with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* begins 'is is is"):
-        predict(store.load(workdir), workdir, str(source), str(tmp_path / "out.jsonl"))
+        predict_file(store.load(workdir), workdir, str(source), str(tmp_path / "out.jsonl"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 

@@ -17,11 +17,11 @@ from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.listeners.make import evaluation_listener
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from configs import gpt, left_to_right
 from tests import tiny
+from tests.inference.conftest import predict_file
 from tests.resuming import assert_same_run, metrics_of, train_in_parts
 
 WORDS = "the cat dog bird saw heard a small old tree river and then it slept".split()
@@ -145,7 +145,7 @@ def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path):
 def test_likely_texts_are_more_probable(run, tmp_path):
     output = tmp_path / "output.jsonl"
     config = store.load(run.workdir)
-    count = predict(config, run.workdir, str(run.folder / "texts.txt"), str(output))
+    count = predict_file(config, run.workdir, str(run.folder / "texts.txt"), str(output))
     likely, unlikely, empty = map(json.loads, output.read_text().splitlines())
     assert count == 3
     assert likely["tokens"] == unlikely["tokens"] == 6

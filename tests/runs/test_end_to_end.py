@@ -17,12 +17,12 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.outputs.samples import held_out_sentences
 from bert_jax.training import metrics
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
+from tests.inference.conftest import predict_file
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run
 from tests.tools.pages.made_runs import figure_of, read_page
 
@@ -230,7 +230,7 @@ def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) ->
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
     output = tmp_path / "out.jsonl"
     config = config_of(run)
-    count = predict(config, str(run.workdir), str(tmp_path / "in.txt"), str(output), top_k)
+    count = predict_file(config, str(run.workdir), str(tmp_path / "in.txt"), str(output), top_k)
     assert count == len(lines)
     return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -332,8 +332,8 @@ def test_predicting_needs_nothing_but_the_folder(run, tmp_path):
     done = start(
         "bert_jax.main",
         "--mode=predict",
-        f"--workdir={run.workdir}",
-        f"--input={tmp_path / 'in.txt'}",
+        f"--model={run.workdir}",
+        f"{tmp_path / 'in.txt'}",
         f"--output={output}",
         "--top_k=1",
     )

@@ -20,7 +20,6 @@ from bert_jax.models import MODELS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.listeners.make import training_listener
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.initial import check_source, initial_params, special_tokens
@@ -28,6 +27,7 @@ from bert_jax.training.state import TrainState, abstract_params
 from bert_jax.training.train import train
 from configs import classification, gpt, mini
 from tests import tiny
+from tests.inference.conftest import predict_file
 from tests.training.labelled_files import FILLERS, SIGNS, write_texts
 
 TABLE = "gpt/embeddings/word_embeddings/embedding"
@@ -176,7 +176,7 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
     results = evaluate(trained, str(workdir))
     assert results
     (tmp_path / "texts.tsv").write_text("text_a\tlabel\nThe gold moon.\tgood\n")
-    predict(trained, str(workdir), str(tmp_path / "texts.tsv"), str(tmp_path / "out.jsonl"))
+    predict_file(trained, str(workdir), str(tmp_path / "texts.tsv"), str(tmp_path / "out.jsonl"))
     assert "label" in json.loads((tmp_path / "out.jsonl").read_text())
 
 

@@ -13,10 +13,10 @@ from bert_jax.devices.trees import flatten
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from configs import elmo
+from tests.inference.conftest import predict_file
 from tests.resuming import arrays_of, assert_same_run, metrics_of, train_in_parts
 from tests.runs.conftest import write_corpus
 from tests.tiny import PRNG_IMPL
@@ -87,7 +87,7 @@ def test_the_loss_falls_and_the_evaluation_of_the_folder_is_that_of_training(fin
 def test_texts_get_probabilities(finished, tmp_path):
     (tmp_path / "texts.txt").write_text("abc defg\n\nnew-words also\n")
     output, workdir = tmp_path / "out.jsonl", str(finished)
-    assert predict(store.load(workdir), workdir, str(tmp_path / "texts.txt"), str(output)) == 3
+    assert predict_file(store.load(workdir), workdir, str(tmp_path / "texts.txt"), str(output)) == 3
     rows = [json.loads(line) for line in output.read_text().splitlines()]
     assert [row["tokens"] for row in rows] == [2, 0, 4]
     for row in rows:

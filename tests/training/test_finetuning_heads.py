@@ -11,8 +11,8 @@ from jax.sharding import PartitionSpec
 from bert_jax.config import store
 from bert_jax.config.encoders import GptConfig
 from bert_jax.devices.trees import flatten
-from bert_jax.tools.outputs.predictions import predict
 from tests import tiny
+from tests.inference.conftest import predict_file
 from tests.resuming import assert_same_run
 from tests.training.conftest import Run
 from tests.training.labelled_files import VOCABULARY, write_choices, write_rows
@@ -85,7 +85,7 @@ def test_a_causal_model_learns_with_the_loss_of_next_tokens_on_a_mesh(new_run, f
     output = tmp_path / "output.jsonl"
     _, path = files["classification"]
     config = store.load(str(run.workdir))
-    count = predict(config, str(run.workdir), str(path), str(output))
+    count = predict_file(config, str(run.workdir), str(path), str(output))
     rows = list(map(json.loads, output.read_text().splitlines()))
     gold = [line.split("\t")[1] for line in path.read_text().splitlines()[1:]]
     assert count == len(rows) == len(gold)
@@ -175,4 +175,4 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, tmp_path
 
     path, output = tmp_path / "input.csv", tmp_path / "output.jsonl"
     write_choices(path, random.Random(1), 5)
-    assert predict(store.load(str(run.workdir)), str(run.workdir), str(path), str(output)) == 5
+    assert predict_file(store.load(str(run.workdir)), str(run.workdir), str(path), str(output)) == 5

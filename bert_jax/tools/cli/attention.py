@@ -26,7 +26,7 @@ from bert_jax.files.atomic import whole_file, write_bytes
 from bert_jax.files.errors import UserError
 from bert_jax.scores.attention import STATISTICS, strongest_heads
 from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import check_files
+from bert_jax.tools.outputs.files import check_output
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 
 if TYPE_CHECKING:
@@ -80,7 +80,9 @@ def _check_flags(flags: argparse.Namespace) -> None:
         raise UserError('Give a text, for example "The list is returned.", or --held_out.')
     if not flags.output.endswith((".html", ".npz")):
         raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
-    check_files(flags.input, flags.output)
+    if flags.input and not os.path.isfile(flags.input):
+        raise UserError(f"--input={flags.input}: there is no such file.")
+    check_output(flags.output, filter(None, [flags.input]))
 
 
 def _compute(

@@ -14,7 +14,7 @@ import argparse
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import check_ending, check_files
+from bert_jax.tools.outputs.files import check_ending, check_output
 
 _FILES = "give --model=MODEL --input=FILE --output=FILE"
 FLAGS = (
@@ -47,7 +47,7 @@ def run(flags: argparse.Namespace) -> None:
         pooling=flags.pooling or "mean",
         normalize=flags.normalize,
     )
-    check_files(flags.input, flags.output)
+    check_output(flags.output, [flags.input])
     check_ending(flags.output)
 
     model = load_model(flags)

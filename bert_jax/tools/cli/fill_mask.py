@@ -1,41 +1,59 @@
 """Predicts the [MASK] tokens of texts.
 
     python -m bert_jax fill_mask --model=MODEL "The [MASK] of the list is returned."
+    python -m bert_jax fill_mask --model=MODEL texts.txt --output=filled.jsonl
     python -m bert_jax fill_mask --model=MODEL --held_out=5
 
-The second form masks frequent words of held-out sentences, and prints the masked tokens too.
+A word is a file with a text a line if there is one of that name, - is standard input, anything else
+is a text. --held_out masks frequent words of held-out sentences of the model's corpus, and prints
+the masked tokens too. Without --output, the candidates are printed.
 """
 
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.predict import write_or_print
+from bert_jax.tools.outputs.files import check_output
+from bert_jax.tools.outputs.inputs import Inputs, Source, find_inputs
+from bert_jax.tools.outputs.readable import readable
 
 FLAGS = (
     *TRAINED,
+    Flag("output", "", "File to write, .jsonl; - prints JSON lines."),
     TOP_K,
-    Flag("held_out", 0, "Number of held-out sentences.", minimum=0),
-    Flag("TEXT", [], "text with one or more [MASK]"),
+    Flag("held_out", 0, "Number of held-out sentences, instead of texts.", minimum=0),
+    INPUTS,
 )
 
 
 def run(flags: argparse.Namespace) -> None:
-    if not flags.text and not flags.held_out:
-        raise UserError('Give a text with a mask, for example "The [MASK] of the list.".')
-    for text in flags.text:
-        if "[MASK]" not in text:
-            raise UserError(f"There is no [MASK] in {text!r}.")
-
-    loaded = load_model(flags)
-    from bert_jax.inference.model import Model
-
-    texts = [(text, "") for text in flags.text]
     if flags.held_out:
-        from bert_jax.tools.outputs.samples import held_out_sentences
+        if flags.text or flags.output:
+            raise UserError("--held_out prints its own sentences: leave out texts and --output.")
+        _fill_held_out(flags)
+        return
+    inputs = find_inputs(flags.text)
+    for text in inputs.texts():
+        if "[MASK]" not in f"{text.text_a} {text.text_b}":
+            raise UserError(f"There is no [MASK] in {str(text)!r:.80}.")
+    check_output(flags.output, inputs.paths)
+    model = load_model(flags)
+    from bert_jax.inference.scoring import check_fills_masks
 
-        texts += held_out_sentences(loaded.config, loaded.folder, flags.held_out)
-    filled = Model(loaded).fill_mask([text for text, _ in texts], flags.top_k)
-    for (text, word), masks in zip(texts, filled, strict=True):
-        print(f"\n{text}" + (f"   ({word})" if word else ""))
-        for candidate in (candidate for mask in masks for candidate in mask):
-            print(f"  {candidate['probability']:6.1%}  {candidate['token']}")
+    check_fills_masks(model)
+    write_or_print(model, inputs, flags.output, flags.top_k)
+
+
+def _fill_held_out(flags: argparse.Namespace) -> None:
+    model = load_model(flags)
+    from bert_jax.inference.scoring import check_fills_masks
+    from bert_jax.tools.outputs.predictions import stream
+    from bert_jax.tools.outputs.samples import held_out_sentences
+
+    check_fills_masks(model)
+    sentences = held_out_sentences(model.config, model.folder, flags.held_out)
+    inputs = Inputs((Source(values=tuple(text for text, _ in sentences)),))
+    for (_, word), found in zip(sentences, stream(model, inputs, flags.top_k), strict=True):
+        text, *candidates = readable(*found)
+        print(f"{text}   ({word})", *candidates, sep="\n")

@@ -50,4 +50,4 @@ def run(flags: argparse.Namespace) -> None:
         if finding.level != "ok":
             print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
     train_and_report(plan.config, workdir)
-    print(f"use it: python -m bert_jax predict --workdir={workdir} --input=FILE --output=FILE")
+    print(f'use it: python -m bert_jax predict --model={workdir} "A text."')

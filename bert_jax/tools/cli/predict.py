@@ -1,33 +1,61 @@
-"""Writes the predictions of a trained model for a file.
+"""Predicts texts, or the examples of files, with a trained model.
 
-    python -m bert_jax predict --workdir=DIR --input=FILE --output=FILE
+    python -m bert_jax predict --model=MODEL "A wonderful film." "A waste of time."
+    python -m bert_jax predict --model=MODEL test.csv --output=predicted.csv
+    cat texts.txt | python -m bert_jax predict --model=MODEL - --output=-
 
-The input of a fine-tuned model has the form of its training files, with or without labels; that of
-a pre-trained model has a text with [MASK] on each line, or a JSON object with `text_a` and
-`text_b`. The output has a JSON object for each example, in the same order.
+A word is a file if there is one of that name, - is standard input, anything else is a text. A file
+has the form of the training files, with or without labels, or a text a line; for a pre-trained
+model a text with [MASK] a line, or a JSON object with `text_a` and `text_b`.
+
+Without --output, predictions are printed. The ending of --output determines the form: .csv and .tsv
+keep the columns of the input, other files have a JSON object for each example, in the same order,
+and --output=- prints these objects. A command that was stopped continues where it was.
 """
 
 import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
 
-from bert_jax.config import store
-from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import RUN, TOP_K, Flag, read_config, start_run
+from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.outputs.files import check_output
+from bert_jax.tools.outputs.inputs import Inputs, find_inputs
+from bert_jax.tools.outputs.readable import readable
+
+if TYPE_CHECKING:
+    from bert_jax.inference.loading import TrainedModel
 
 FLAGS = (
-    *RUN,
-    Flag("input", "", "predict: file to read, a text or a JSON object a line."),
-    Flag("output", "", "predict: file to write, a JSON object a line."),
+    *TRAINED,
+    Flag("output", "", "File to write, by its ending; - prints JSON lines."),
     TOP_K,
+    INPUTS,
 )
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags)
-    store.check_one_run(config, flags.workdir)
-    if not (flags.input and flags.output):
-        raise UserError("predict needs --input=FILE and --output=FILE.")
-    start_run(flags)
-    from bert_jax.tools.listeners.terminal import Terminal
-    from bert_jax.tools.outputs.predictions import predict
+    inputs = find_inputs(flags.text)
+    check_output(flags.output, inputs.paths)
+    write_or_print(load_model(flags), inputs, flags.output, flags.top_k)
 
-    predict(config, flags.workdir, flags.input, flags.output, flags.top_k, Terminal())
+
+def write_or_print(
+    model: "TrainedModel", inputs: Inputs, output_path: str = "", top_k: int = 5
+) -> None:
+    """Writes predictions to a file; without one prints them, or with "-" their JSON lines."""
+    from bert_jax.tools.listeners.terminal import Terminal
+    from bert_jax.tools.outputs.predictions import predict, stream
+
+    if output_path not in ("", "-"):
+        predict(model, inputs, output_path, top_k, Terminal())
+        return
+    for example, prediction in stream(model, inputs, top_k, _to_standard_error):
+        if output_path:
+            print(json.dumps(prediction, ensure_ascii=False))
+        else:
+            print(*readable(example, prediction), sep="\n")
+
+
+def _to_standard_error(line: str) -> None:
+    print(line, file=sys.stderr)

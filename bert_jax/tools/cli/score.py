@@ -1,9 +1,10 @@
 """Prints or writes log-likelihoods of texts, or pseudo-log-likelihoods.
 
     python -m bert_jax score --model=MODEL "The list is returned." "List the returned is."
-    python -m bert_jax score --model=MODEL --input=FILE [--output=FILE.jsonl]
+    python -m bert_jax score --model=MODEL texts.txt --output=scores.jsonl
 
-The input has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
+A word is a file if there is one of that name, - is standard input, anything else is a text. A file
+has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
 a table, or with --output writes a JSON object for each text:
 
     {"pseudo_log_likelihood": -9.1, "tokens": 5, "unknown_tokens": 0, "per_token": -1.82,
@@ -20,10 +21,10 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from bert_jax.data.labelled.texts import Text, read_texts
-from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import check_files, write_json_lines
+from bert_jax.data.labelled.texts import Text
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.outputs.files import check_output, write_json_lines
+from bert_jax.tools.outputs.inputs import find_inputs
 
 if TYPE_CHECKING:
     from bert_jax.inference.scoring import Scorer
@@ -31,26 +32,20 @@ if TYPE_CHECKING:
 
 FLAGS = (
     *TRAINED,
-    Flag("input", "", "File to read, a text or a JSON object a line."),
     Flag("output", "", "File to write, a JSON object a line; without it, prints a table."),
     BATCH_TOKENS,
-    Flag("TEXT", [], "text to score, instead of --input"),
+    INPUTS,
 )
 
 
 def run(flags: argparse.Namespace) -> None:
-    if bool(flags.text) == bool(flags.input):
-        raise UserError('Give either texts, for example "The list is returned.", or --input=FILE.')
-    check_files(flags.input, flags.output)
-
-    def texts() -> Iterable[Text]:
-        return read_texts(flags.input) if flags.input else map(Text, flags.text)
-
+    inputs = find_inputs(flags.text)
+    check_output(flags.output, inputs.paths)
     model = load_model(flags)
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.scoring import Scorer
 
-    write_scores(Scorer(Predictor(model, flags.batch_tokens)), texts, flags.output)
+    write_scores(Scorer(Predictor(model, flags.batch_tokens)), inputs.texts, flags.output)
 
 
 def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: str) -> None:

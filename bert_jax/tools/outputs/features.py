@@ -10,7 +10,7 @@ from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.outputs.files import (
     ArraySpec,
     check_ending,
-    check_files,
+    check_output,
     write_arrays,
     write_json_lines,
 )
@@ -33,7 +33,7 @@ def extract(
       UserError: before long work, for a file that cannot be read or written, a line that cannot
         be used, or a disk without room.
     """
-    check_files(input_path, output_path)
+    check_output(output_path, [input_path])
     ending = check_ending(output_path)
 
     def rows() -> Iterator[TextRow]:

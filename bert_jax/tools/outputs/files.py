@@ -23,23 +23,21 @@ from bert_jax.files.errors import UserError
 ENDINGS = (".npz", ".safetensors", ".jsonl")
 
 
-def check_files(input_path: str, output_path: str) -> None:
-    """Checks before long work that files can be read and written; an empty path is no file.
+def check_output(output_path: str, input_paths: Iterable[str] = ()) -> None:
+    """Checks before long work that a file can be written.
 
     Raises:
-      UserError: the input does not exist, the folder of the output does not exist, the output is
-        a folder, or both are the same file.
+      UserError: its folder does not exist, it is a folder, or it is one of the inputs.
     """
-    if input_path and not os.path.isfile(input_path):
-        raise UserError(f"--input={input_path}: there is no such file.")
-    if not output_path:
+    if output_path in ("", "-"):
         return
     if not os.path.isdir(folder := os.path.dirname(output_path) or "."):
         raise UserError(f"--output={output_path}: there is no folder {folder}.")
     if os.path.isdir(output_path):
         raise UserError(f"--output={output_path} is a folder: name a file in it.")
-    if input_path and os.path.exists(output_path) and os.path.samefile(input_path, output_path):
-        raise UserError(f"--output={output_path} is the input: name another file.")
+    for path in input_paths if os.path.exists(output_path) else ():
+        if os.path.samefile(path, output_path):
+            raise UserError(f"--output={output_path} is the input: name another file.")
 
 
 def check_ending(path: str) -> str:

@@ -7,11 +7,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.data.labelled.tables import read_plain_texts, read_rows
 from bert_jax.files.atomic import whole_file
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tools.outputs.inputs import Inputs
 
 
 def has_tables(data: Any) -> bool:
@@ -21,7 +23,7 @@ def has_tables(data: Any) -> bool:
     return has_columns or isinstance(data, TaggingData)
 
 
-def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
+def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
     """Writes the rows of an input, in order, with columns of their predictions at the end.
 
     The new columns are `predicted_label` and `probability`; `predicted_labels` (multi-label,
@@ -33,7 +35,7 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
 
     Args:
       data: host side of the task.
-      input_path: table, JSON lines, or a text a line.
+      inputs: tables, JSON lines, files with a text a line, and texts.
       lines_path: predictions as JSON lines.
       path: file to write, .csv or .tsv.
     """
@@ -44,8 +46,8 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
         # Objects of JSON lines may have different fields.
-        names = list(dict.fromkeys(name for row in _input_rows(data, input_path) for name in row))
-        pairs = zip(_input_rows(data, input_path), map(json.loads, lines), strict=True)
+        names = list(dict.fromkeys(name for row in _rows(data, inputs) for name in row))
+        pairs = zip(_rows(data, inputs), map(json.loads, lines), strict=True)
         rows = ((row, found) for row, prediction in pairs for found in _found(prediction))
         style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
         writer = csv.writer(file, lineterminator="\n", **style)
@@ -57,10 +59,19 @@ def write_table(data: Any, input_path: str, lines_path: str, path: str) -> None:
             writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
 
 
-def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
+def _rows(data: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
     if isinstance(data, TaggingData):
-        examples = data.read(path, Counter(), labelled=False)
-        return ({"id": e.id, "text": e.locate(data.between_words)[0]} for e in examples)
+        for example in inputs.examples(data, TaggedExample, Counter()):
+            yield {"id": example.id, "text": example.locate(data.between_words)[0]}
+        return
+    for source in inputs.sources:
+        if source.path:
+            yield from _input_rows(data, source.path)
+        else:
+            yield from ({"text": value} for value in source.values)
+
+
+def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
     if isinstance(data, ClassificationData) and data.is_plain(path):
         return ({"text": example.text_a} for example in read_plain_texts(path, Counter()))
     has_header = getattr(data.columns, "has_header", True)

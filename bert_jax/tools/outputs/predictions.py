@@ -13,75 +13,100 @@ import itertools
 import json
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.config.run import RunConfig
 from bert_jax.files.atomic import AppendFile, move_file, read_json, write_bytes, write_json
-from bert_jax.inference.loading import (
-    TrainedModel,
-    load_fitting_tokenizer,
-    load_workdir,
-    make_labelled_data,
-)
+from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tasks.task import Prediction
-from bert_jax.tools.outputs.files import check_files
+from bert_jax.tools.outputs.files import check_output
+from bert_jax.tools.outputs.inputs import Inputs
 from bert_jax.tools.outputs.progress import Progress
 from bert_jax.tools.outputs.published import make_writer
 from bert_jax.training.listener import Listener
-from bert_jax.training.workdir import untrained_params
 
 # Fields of the configuration that predictions depend on, in addition to the parameters.
 _DECIDING_FIELDS = ("data", "head", "model", "phases", "max_length", "dtype")
 
 
 def predict(
-    config: RunConfig,
-    workdir: str,
-    input_path: str,
+    model: TrainedModel,
+    inputs: Inputs,
     output_path: str,
     top_k: int = 5,
     listener: Listener | None = None,
 ) -> int:
-    """Predicts every example of a file, or of tfds:NAME[SPLIT].
+    """Writes the prediction of every example to a file.
 
     Returns:
       The number of examples.
 
     Raises:
-      UserError: for a workdir without a checkpoint, an example that cannot be read, or an output
-        whose form the task does not have.
+      UserError: an example cannot be read, the model's head has random parameters, or the output
+        has a form that the task does not have.
     """
-    data, encoder = make_labelled_data(config, workdir), config.model
-    data.check_trained(untrained_params(workdir), workdir)
-    is_dataset = input_path.startswith("tfds:") and data.labels is not None
-    check_files("" if is_dataset else input_path, output_path)
-    write = make_writer(config.task, data, input_path, output_path)
-    # An invalid last example is reported before the parameters are read.
-    tokenizer = load_fitting_tokenizer(config, workdir)
-    count, counts, digest = 0, Counter(), hashlib.sha256()
-    for example in data.read(input_path, counts, labelled=False):
-        data.check_example(example, tokenizer, encoder)
-        count += 1
-        digest.update(repr(example).encode())
-
-    model = load_workdir(config, workdir)
-    predictor = TaskPredictor(Predictor(model), top_k)
+    check_output(output_path, inputs.paths)
+    write = make_writer(model.config.task, model.data, inputs, output_path)
+    predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
+    count, digest = _check_examples(predictor, inputs, counts)
     progress, unfinished = Progress(count, listener), Unfinished(output_path)
-    done = unfinished.resume(_origin(model, top_k) | {"input": digest.hexdigest()})
+    done = unfinished.resume(_origin(model, top_k) | {"input": digest})
     if done:
         progress.line(f"{done:,} examples are already predicted: continuing after them")
     progress.add(done)
-    examples = itertools.islice(data.read(input_path, Counter(), labelled=False), done, None)
+    examples = itertools.islice(_examples(predictor, inputs), done, None)
     for predictions in predictor.predict(examples, counts):
         unfinished.append(predictions)
         progress.add(len(predictions))
     unfinished.finish(write)
-    if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
-        progress.line(f"counted    {counted}")
-    progress.finish(unfinished.count - done, f"examples of {input_path} answered in {output_path}")
+    _report(counts, progress.line)
+    progress.finish(unfinished.count - done, f"examples of {inputs} answered in {output_path}")
     return unfinished.count
+
+
+def stream(
+    model: TrainedModel,
+    inputs: Inputs,
+    top_k: int = 5,
+    report: Callable[[str], None] = lambda line: None,
+) -> Iterator[tuple[Any, Prediction]]:
+    """Yields each example with its prediction; all examples are checked first.
+
+    Args:
+      model: the model.
+      inputs: the examples.
+      top_k: candidates for each mask.
+      report: called at the end with a line about what was cut off, if anything was.
+
+    Raises:
+      UserError: as `predict`.
+    """
+    predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
+    _check_examples(predictor, inputs, counts)
+    for window in predictor.data.windows(_examples(predictor, inputs)):
+        yield from zip(window, predictor.predict_window(window, counts), strict=True)
+    _report(counts, report)
+
+
+def _examples(predictor: TaskPredictor, inputs: Inputs, counts: Counter | None = None) -> Iterator:
+    counts = Counter() if counts is None else counts
+    return inputs.examples(predictor.data, predictor.model.task.example, counts)
+
+
+def _check_examples(predictor: TaskPredictor, inputs: Inputs, counts: Counter) -> tuple[int, str]:
+    """Returns the number of examples, and a hash of them."""
+    count, digest = 0, hashlib.sha256()
+    for example in _examples(predictor, inputs, counts):
+        predictor.check(example)
+        count += 1
+        digest.update(repr(example).encode())
+    return count, digest.hexdigest()
+
+
+def _report(counts: Counter, line: Callable[[str], None]) -> None:
+    if counted := ", ".join(f"{n:,} {name.replace('_', ' ')}" for name, n in counts.items() if n):
+        line(f"counted    {counted}")
 
 
 def _origin(model: TrainedModel, top_k: int) -> dict:

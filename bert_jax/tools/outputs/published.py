@@ -19,6 +19,7 @@ from bert_jax.data.labelled.published_sets import GLUE, TextTask
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.outputs import prediction_tables
+from bert_jax.tools.outputs.inputs import Inputs
 
 
 def _read(lines_path: str) -> Iterator[dict[str, Any]]:
@@ -93,23 +94,24 @@ _FORMS: dict[str, tuple[str, Callable[[Any, str], None], Callable[[Any, str, str
 
 
 def make_writer(
-    task: str, data: Any, input_path: str, output_path: str
+    task: str, data: Any, inputs: Inputs, output_path: str
 ) -> Callable[[str, str], None] | None:
     """Returns the function (JSON lines' path, output's path) that writes another form.
 
     Args:
       task: name of the task.
       data: its host side.
-      input_path: the examples, whose columns a table keeps.
+      inputs: the examples, whose columns a table keeps.
       output_path: its ending selects the form; None for others, which get JSON lines.
 
     Raises:
       UserError: the form is another task's, or the form cannot have that path.
     """
     ending = os.path.splitext(output_path)[1]
-    has_table = prediction_tables.has_tables(data) and os.path.isfile(input_path)
+    is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
+    has_table = prediction_tables.has_tables(data) and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
-        return functools.partial(prediction_tables.write_table, data, input_path)
+        return functools.partial(prediction_tables.write_table, data, inputs)
     if ending == ".csv":
         raise UserError(
             f"--output={output_path}: predictions of config.task={task!r} for this input have no"

@@ -9,9 +9,9 @@ import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.tools.listeners.terminal import Terminal
-from bert_jax.tools.outputs.predictions import Unfinished, predict
+from bert_jax.tools.outputs.predictions import Unfinished
 from tests.data.labelled.tiny_tasks import HIDDEN
-from tests.inference.conftest import TAGS, make_texts
+from tests.inference.conftest import TAGS, make_texts, predict_file
 
 
 def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
@@ -20,7 +20,7 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
     folder = tmp_path / "out"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    predict(*run, str(tmp_path / name), str(folder / output), listener=Terminal())
+    predict_file(*run, str(tmp_path / name), str(folder / output), listener=Terminal())
     names = {path.name for path in folder.iterdir()} - {"output.na_probs.json"}
     assert names == {output}
     return (folder / output).read_text()
@@ -108,7 +108,7 @@ def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, tiny_ta
     """Whose labels are hidden, as those of GLUE's test sets."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
     output = tmp_path / "MRPC.tsv"
-    count = predict(
+    count = predict_file(
         *make_run("glue:mrpc"), "tfds:tiny_tasks[test]", str(output), listener=Terminal()
     )
     ids = [line.split("\t")[0] for line in output.read_text().splitlines()]
@@ -166,14 +166,14 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
 def test_another_form_is_refused_first(make_run, tmp_path, name, output, message):
     (tmp_path / "input.txt").write_text("the\n")
     with pytest.raises(ValueError, match=message):
-        predict(*make_run(name), str(tmp_path / "input.txt"), f"{tmp_path}/{output}")
+        predict_file(*make_run(name), str(tmp_path / "input.txt"), f"{tmp_path}/{output}")
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
 def test_an_invalid_last_example_is_named_first(classifier, tmp_path):
     (tmp_path / "input.csv").write_text("text_a\nthe\nthe,list\n")
     with pytest.raises(ValueError, match=r"input.csv, line 3: 2 columns where the header has 1"):
-        predict(*classifier, str(tmp_path / "input.csv"), str(tmp_path / "output.jsonl"))
+        predict_file(*classifier, str(tmp_path / "input.csv"), str(tmp_path / "output.jsonl"))
     assert [path.name for path in tmp_path.iterdir()] == ["input.csv"]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
+from bert_jax.tools.outputs.inputs import Inputs, Source
 from bert_jax.tools.outputs.published import make_writer
 
 
@@ -16,7 +17,7 @@ def write(folder, name, file, rows):
     key = "label" if GLUE[name].limits is None else "value"
     lines = [json.dumps({"id": id, key: prediction}) for id, prediction in rows]
     (folder / "lines").write_text("\n".join(lines))
-    make = make_writer("classification", data, "in.tsv", str(folder / file))
+    make = make_writer("classification", data, Inputs((Source("in.tsv"),)), str(folder / file))
     assert make is not None
     make(str(folder / "lines"), str(folder / file))
     return (folder / file).read_text()

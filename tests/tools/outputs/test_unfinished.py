@@ -12,8 +12,8 @@ import pytest
 
 from bert_jax.tasks import task
 from bert_jax.tools.listeners.terminal import Terminal
-from bert_jax.tools.outputs.predictions import Unfinished, predict
-from tests.inference.conftest import REPOSITORY, make_texts
+from bert_jax.tools.outputs.predictions import Unfinished
+from tests.inference.conftest import REPOSITORY, make_texts, predict_file
 
 WINDOW = 4
 
@@ -39,7 +39,7 @@ def interrupt(run, tmp_path, monkeypatch, number):
     with monkeypatch.context() as patch:
         patch.setattr(Unfinished, "append", append_half)
         with pytest.raises(KeyboardInterrupt):
-            predict(*run, str(tmp_path / "input.txt"), str(tmp_path / "out" / "output.jsonl"))
+            predict_file(*run, str(tmp_path / "input.txt"), str(tmp_path / "out" / "output.jsonl"))
 
 
 def test_it_resumes_after_the_last_complete_window(
@@ -49,14 +49,14 @@ def test_it_resumes_after_the_last_complete_window(
     source, output = tmp_path / "input.txt", tmp_path / "out" / "output.jsonl"
     source.write_text("\n".join(texts))
     output.parent.mkdir()
-    predict(*run, str(source), str(output), listener=Terminal())
+    predict_file(*run, str(source), str(output), listener=Terminal())
     whole = output.read_text()
     assert len(whole.splitlines()) == 18
     output.unlink()
     interrupt(run, tmp_path, monkeypatch, number=3)
     assert not output.exists()
     capsys.readouterr()
-    assert predict(*run, str(source), str(output), listener=Terminal()) == 18
+    assert predict_file(*run, str(source), str(output), listener=Terminal()) == 18
     printed = capsys.readouterr().out
     assert "8 examples are already predicted: continuing after them" in printed
     assert "10 examples of" in printed
@@ -83,7 +83,7 @@ def test_predictions_of_something_else_are_not_kept(
         (tmp_path / "out" / "output.jsonl.unfinished").unlink()
     source, output = str(tmp_path / "input.txt"), tmp_path / "out" / "output.jsonl"
     top_k = 4 if change == "candidates" else 5
-    assert predict(config, workdir, source, str(output), top_k, Terminal()) == 18
+    assert predict_file(config, workdir, source, str(output), top_k, Terminal()) == 18
     assert "already predicted" not in capsys.readouterr().out
     assert len(output.read_text().splitlines()) == 18
 
@@ -98,8 +98,8 @@ def test_a_killed_process_is_resumed(classifier, tmp_path, capsys):
     config, workdir = classifier
     (tmp_path / "input.txt").write_text("\n".join(make_texts(2_500)))
     output = tmp_path / "output.jsonl"
-    command = [sys.executable, "-m", "bert_jax", "predict", f"--workdir={workdir}"]
-    command.append(f"--input={tmp_path}/input.txt")
+    command = [sys.executable, "-m", "bert_jax", "predict", f"--model={workdir}"]
+    command.append(f"{tmp_path}/input.txt")
     process = subprocess.Popen(
         [*command, f"--output={output}"], cwd=REPOSITORY, stdout=subprocess.DEVNULL
     )
@@ -110,6 +110,6 @@ def test_a_killed_process_is_resumed(classifier, tmp_path, capsys):
     process.wait()
     assert done_of(output) and not output.exists()
     for path in (output, tmp_path / "whole.jsonl"):
-        assert predict(config, workdir, str(tmp_path / "input.txt"), str(path), 5, Terminal())
+        assert predict_file(config, workdir, str(tmp_path / "input.txt"), str(path), 5, Terminal())
         assert ("already predicted" in capsys.readouterr().out) == (path == output)
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()

@@ -16,9 +16,9 @@ from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.outputs.features import extract
-from bert_jax.tools.outputs.predictions import predict
 from bert_jax.tools.serve.endpoints import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
+from tests.inference.conftest import predict_file
 from tests.tools.serve.conftest import client_of, load
 from tests.tools.serve.models import MODELS, TEXTS, make_gpt, write
 
@@ -53,7 +53,7 @@ def test_predictions_are_those_of_predict(name, models, tmp_path):
     config, workdir, service = models(name)
     _, ending, inputs = MODELS[name]
     write(tmp_path / f"in.{ending}", inputs)
-    predict(config, workdir, str(tmp_path / f"in.{ending}"), str(tmp_path / "out.jsonl"))
+    predict_file(config, workdir, str(tmp_path / f"in.{ending}"), str(tmp_path / "out.jsonl"))
     lines = (tmp_path / "out.jsonl").read_text().splitlines()
     expected = [{k: v for k, v in json.loads(line).items() if k != "id"} for line in lines]
     client = client_of(service)

@@ -1,0 +1,188 @@
+"""What a command is to read: words that are files, texts, or - for standard input. No jax."""
+
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from bert_jax.data.labelled.examples import ChoiceExample, Question
+from bert_jax.data.labelled.reading import read_lines
+from bert_jax.data.labelled.texts import Text, read_texts
+from bert_jax.files import buckets
+from bert_jax.files.errors import UserError
+from bert_jax.inference.examples import make_examples
+
+STANDARD_INPUT = "-"
+_ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|gz|bz2|xz|zst"
+# A word that is more likely the name of a file than a text.
+_LIKE_A_FILE = re.compile(rf"\S*/\S*|\S+\.({_ENDINGS})", re.IGNORECASE)
+# Example classes that a single text does not make, and what to give instead.
+_NO_TEXTS = {
+    Question: "python -m bert_jax answer asks a --question about a --context, and files have"
+    " SQuAD's form",
+    ChoiceExample: 'write {"context": ..., "endings": [...]} on a line of standard input or a file',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A file, or values that are given as they are.
+
+    Attributes:
+      path: path of the file, or tfds:NAME[SPLIT]; empty: there are values.
+      values: texts, or other inputs of `make_examples`.
+    """
+
+    path: str = ""
+    values: tuple[Any, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """The sources of a command, in order; they can be read several times."""
+
+    sources: tuple[Source, ...]
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files."""
+        return [source.path for source in self.sources if os.path.isfile(source.path)]
+
+    def __str__(self) -> str:
+        names = [source.path or "the command line" for source in self.sources]
+        own = _folder.cache_info().currsize and _folder().name
+        return ", ".join("standard input" if own and own in name else name for name in names)
+
+    def texts(self) -> Iterator[Text]:
+        """Yields texts and pairs: each line of a file, and each value.
+
+        Raises:
+          UserError: as `read_texts`.
+        """
+        for source in self.sources:
+            if source.path:
+                yield from read_texts(source.path)
+            else:
+                yield from make_examples(Text, source.values, where=_name_text)
+
+    def examples(self, data: Any, kind: type | None, counts: Counter) -> Iterator[Any]:
+        """Yields the examples of a task.
+
+        Args:
+          data: host side of the task, which reads files.
+          kind: class of its examples, which values become; None: it takes files only.
+          counts: counts what is left out or repaired.
+
+        Raises:
+          UserError: a file or a value is not what the task reads.
+        """
+        count = 0
+        for number, source in enumerate(self.sources):
+            start = count
+            if source.path:
+                examples = data.read(source.path, counts, labelled=False)
+            elif kind is None:
+                raise UserError("This model's task takes files only: name one.")
+            else:
+                _check_values(source.values, data, kind)
+                by_character = getattr(data, "by_character", False)
+                examples = make_examples(kind, source.values, by_character, _name_text)
+            for place, example in enumerate(examples):
+                yield _renumbered(example, number, place, start) if number else example
+                count += 1
+
+
+def find_inputs(words: Sequence[str]) -> Inputs:
+    """Returns what words name: files that exist, tfds:NAME[SPLIT], standard input, or texts.
+
+    Standard input is copied to a temporary file, which is read as one: .jsonl if it begins with a
+    JSON object, else .txt.
+
+    Raises:
+      UserError: there are no words, or a file does not exist.
+    """
+    if not words:
+        raise UserError('Give texts, files, or - for standard input, for example "A text.".')
+    sources: list[Source] = []
+    for word in words:
+        buckets.check_scheme("the file", word)
+        path = _standard_input() if word == STANDARD_INPUT else buckets.local(word)
+        if os.path.isfile(path) or word.startswith("tfds:"):
+            sources.append(Source(path))
+        elif _LIKE_A_FILE.fullmatch(word):
+            raise UserError(
+                f"{word}: there is no such file. If it is a text, give it by standard input, -."
+            )
+        elif sources and not sources[-1].path:
+            sources[-1] = Source(values=(*sources[-1].values, word))
+        else:
+            sources.append(Source(values=(word,)))
+    return Inputs(tuple(sources))
+
+
+def read_word(word: str) -> str:
+    """Returns a text: the word itself, or all of the file that it names.
+
+    Raises:
+      UserError: as `find_inputs`, or the file is not UTF-8.
+    """
+    (source,) = find_inputs([word]).sources
+    if not source.path:
+        return word
+    return "\n".join(line for _, line in read_lines(source.path, Counter()))
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory:
+    """The folder of the copy of standard input, which goes when the process ends."""
+    return tempfile.TemporaryDirectory(prefix="bert_jax_")
+
+
+@functools.cache
+def _standard_input() -> str:
+    path = os.path.join(_folder().name, "standard_input.txt")
+    with open(path, "wb") as file:
+        shutil.copyfileobj(sys.stdin.buffer, file)
+    with open(path, "rb") as file:
+        is_json = next((line for line in file if line.strip()), b"").lstrip()[:1] in b"{["
+    if is_json:
+        os.rename(path, path := path.replace(".txt", ".jsonl"))
+    return path
+
+
+def _name_text(number: int) -> str:
+    return f"Text {number + 1}"
+
+
+def _check_values(values: Sequence[Any], data: Any, kind: type) -> None:
+    if not any(isinstance(value, str) for value in values):
+        return
+    if getattr(data, "reads_pairs", False):
+        raise UserError(
+            f"{values[0]!r:.60} is one text, and this model reads pairs: give a file, or"
+            ' {"text_a": ..., "text_b": ...} on each line of standard input.'
+        )
+    if kind in _NO_TEXTS:
+        raise UserError(f"{values[0]!r:.60} is no example of this model's task: {_NO_TEXTS[kind]}.")
+
+
+def _renumbered(example: Any, source: int, place: int, start: int) -> Any:
+    """Returns an example of a later source, whose numbers differ from those of the others.
+
+    Args:
+      source: number of the source.
+      place: number of the example in it.
+      start: number of the source's first example among all.
+    """
+    changes: dict[str, Any] = {}
+    if getattr(example, "id", "") == str(place):
+        changes["id"] = str(start + place)
+    if isinstance(getattr(example, "document", ""), int):
+        changes["document"] = example.document + (source << 32)
+    return dataclasses.replace(example, **changes)
