@@ -135,7 +135,7 @@ def _of_words(path: str) -> Detection | None:
     """Returns the detection of lines of words and tags with blank lines between sentences."""
     if is_conll(path):
         return Detection("tagging", "a word and its tag a line")
-    if form_or_none(path) == "csv":
+    if _form_or_none(path) == "csv":
         return None
     lines = [line for (_, line), _ in zip(read_lines(path, Counter()), range(1000), strict=False)]
     while lines and not lines[-1].strip():
@@ -146,7 +146,7 @@ def _of_words(path: str) -> Detection | None:
     return None
 
 
-def form_or_none(path: str) -> str:
+def _form_or_none(path: str) -> str:
     """Returns `tables.form_of`, or "" where it is not a table."""
     try:
         return form_of(path)
