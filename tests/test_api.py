@@ -232,10 +232,10 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
     new = bert_jax.finetune(model, train, workdir=tmp_path / "ours", listener=listener, **values)
     config = new.config
     assert (config.task, config.epochs, config.global_batch_size) == ("classification", 1.0, 16)
-    assert config.optimizer.name == "adamw" and config.optimizer.learning_rate == 5e-4
+    assert config.optimizer.name == "adamw" and config.optimizer.learning_rate == 1e-3
     assert config.max_length == 32  # all that the model has
     assert not any(line.startswith("recipe     epochs") for line in lines)
-    assert any("learning_rate=0.0005: hidden size 16" in line for line in lines)
+    assert any("learning_rate=0.001: hidden size 16" in line for line in lines)
     parts = [
         (tmp_path / "ours/split" / f"{name}.csv").read_text().splitlines()[1:]
         for name in ("train", "evaluate")

