@@ -78,7 +78,8 @@ def _begun(text: str, evaluate: str, workdir: str, given: Mapping[str, Any]) -> 
     """Returns the run that has begun in `workdir`, for the text of this call."""
     config = store.load(workdir).to_config_dict()
     for name, files in (("source", text), ("held_out", evaluate)):
-        if kind := config.data[name].partition(":")[0] or ("text" if files else ""):
+        if files:
+            kind = config.data[name].partition(":")[0] or "text"
             config.data[name] = f"{kind}:{files}"
     set_fields(config, given)
     return Plan(store.parse(config.to_dict()), (f"continues  the run in {workdir}",))

@@ -69,6 +69,8 @@ def find_form(text: str) -> TextForm:
     Raises:
       UserError: there is no such file, it is a table or binary, or it has no text.
     """
+    if os.path.isdir(text):
+        raise UserError(f"{text} is a folder: name its files, for example '{text}/*.txt'.")
     files = find_files(text)
     if table := next((path for path in files if path.endswith(_TABLES)), ""):
         raise UserError(

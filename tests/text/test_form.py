@@ -86,6 +86,7 @@ def test_chinese_is_split_by_its_rules(tmp_path):
         ("a.csv", "text,label\n", "a.csv is a table: write its column of texts to a file"),
         ("a.txt", " \n\n", "There is no text in"),
         ("b.txt", None, "No file matches"),
+        ("", None, "is a folder: name its files, for example '.*/\\*.txt'."),
     ],
 )
 def test_texts_without_a_form(tmp_path, name, content, message):

@@ -29,7 +29,8 @@ def prepare_both(config: DataConfig, data_dir: str, log: Log) -> None:
             "dupe_factor": 1,
         }
         other = dataclasses.replace(config, **changes)
-        prepare(other, os.path.join(data_dir, _FOLDER), config.num_processes, log).verify()
+        folder = os.path.join(data_dir, _FOLDER)
+        prepare(other, folder, config.num_processes, lambda line: log(f"held out: {line}")).verify()
 
 
 def held_out_split(config: DataConfig, manifest: Manifest) -> tuple[Manifest, str] | None:

@@ -54,5 +54,6 @@ def _uses(workdir: str, fills_masks: bool) -> list[str]:
     return [
         f"{command} {first}",
         f"{command} finetune train.csv --model={workdir}",
-        f"{command} convert to_hf {workdir} FOLDER",
+        f"{command} convert to_hf {workdir} FOLDER"
+        "  (to_stablehlo if transformers has no such model)",
     ]
