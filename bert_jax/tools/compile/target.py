@@ -6,13 +6,13 @@ TPUs, and of as many GPUs as it is told.
 
 import dataclasses
 import importlib.util
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 
+from bert_jax.devices.absent import ignore_tpus
 from bert_jax.devices.chips import Chip, find_chip
 from bert_jax.devices.memory import free_memory
 from bert_jax.files.errors import UserError
@@ -20,12 +20,6 @@ from bert_jax.tools.compile.gpus import GPUS
 
 TPU_EXAMPLES = "v4:2x2x1, v5e:4x4, v5p:2x2x2, v6e:16x16"
 EXAMPLES = f"a slice of TPUs ({TPU_EXAMPLES}), or NVIDIA GPUs (h100:8, h100:4x8 of four machines)"
-# So that libtpu looks neither for a cloud machine nor for its chips; any values do.
-_NO_HOST = {
-    "TPU_SKIP_MDS_QUERY": "1",
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-}
 _SLICE = re.compile(r"v\d\w*:\d+(x\d+){1,2}")
 _GPUS = re.compile(rf"({'|'.join(GPUS)}):(?:(\d+)x)?(\d+)")
 _CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
@@ -67,8 +61,7 @@ def find(topology: str) -> Target:
 
 def _slice(topology: str) -> Target:
     _check_compiler(topology, "TPUs", "tpu", ["libtpu"])
-    for name, value in _NO_HOST.items():
-        os.environ.setdefault(name, value)
+    ignore_tpus()
     from jax.experimental import topologies
 
     try:

@@ -1,12 +1,17 @@
-"""What commands print on standard error: warnings of this package, one a line, and errors."""
+"""What commands print on standard error: errors, and warnings of this package, one a line.
+
+What libraries report stays, but for errors about hardware that the machine lacks.
+"""
 
 import logging
 
+from bert_jax.devices import absent
 from bert_jax.files import buckets
 
 
 def set_up() -> None:
-    """Prints the warnings of this package as lines "warning    TEXT"."""
+    """Prints the warnings of this package as lines "warning    TEXT"; call it before jax starts."""
+    absent.silence()
     handler = logging.StreamHandler()
     handler.setFormatter(_Formatter("warning    %(message)s"))
     logger = logging.getLogger("bert_jax")
