@@ -1,5 +1,6 @@
 """From a text and a model to the configuration of a run that continues the pre-training."""
 
+import dataclasses
 import math
 import os
 import re
@@ -99,14 +100,21 @@ def _trained(source: LoadedModel) -> Trained:
             " --config.init_from=MODEL."
         )
     heads = {path.split("/")[0] for path in source.trained_params}
-    corpus = run.data if isinstance(run, PretrainingConfig) and not source.checkpoint else None
-    longest = max(run.phase_entries, key=lambda entry: entry[1])
-    return Trained(
+    trained = Trained(
         model,
         predicts_tokens="masked_lm" in heads or model.lm_head == "tied",
         judges_pairs="next_sentence" in heads,
-        length=longest[0] if corpus else 0,
-        segments=corpus.segments if corpus else "",
+    )
+    if not (source.step and isinstance(run, PretrainingConfig)):  # imported, or fine-tuned
+        return trained
+    longest = max(run.make_phases(0), key=lambda phase: phase.share)
+    knows_rate = "adam" in run.optimizer.name and not run.optimizer.phase_schedules
+    return dataclasses.replace(
+        trained,
+        length=longest.sequence_length,
+        segments=run.data.segments,
+        learning_rate=run.optimizer.learning_rate if knows_rate else 0.0,
+        batch_size=longest.batch_size,
     )
 
 

@@ -2,10 +2,13 @@
 
 `bert_jax.adapt` and the command `adapt` apply them. Fields that the user sets keep their values.
 
-What a model was trained on decides its rows. The other values are those of Sun et al. 2019 (section
-5.4.1: sequences of 128 tokens, batches of 32) and Gururangan et al. 2020 (task-adaptive
-pre-training, appendix B: up to 100 passes over a small text, Adam with bias correction, a warm-up
-of 6 %, linear decay).
+What a model was trained on decides its rows. Its rate rises again to the peak of its pre-training,
+which learns most from a new text (Gupta et al. 2023, arXiv 2308.04014), scaled by the root of the
+batch size (Malladi et al. 2022, arXiv 2205.10287); where that is unknown it is that of Sun et al.
+2019 for BERT-Base, and falls with the square of the hidden size, as in `recipe`. The other values
+are those of Sun et al. 2019 (arXiv 1905.05583: sequences of 128 tokens, batches of 32) and of
+Gururangan et al. 2020 (arXiv 2004.10964, task-adaptive pre-training: up to 100 passes over a small
+text, Adam with bias correction, a warm-up of 6 %, linear decay).
 """
 
 import dataclasses
@@ -41,6 +44,8 @@ class Trained:
       judges_pairs: whether it has a trained head for next sentences.
       length: sequence length of most of its pre-training; 0: unknown.
       segments: `data.segments` of its pre-training; "": unknown.
+      learning_rate: peak rate of its pre-training by Adam; 0: unknown.
+      batch_size: sequences per step of its pre-training, at `length`.
     """
 
     model: EncoderConfig
@@ -48,6 +53,8 @@ class Trained:
     judges_pairs: bool
     length: int = 0
     segments: str = ""
+    learning_rate: float = 0.0
+    batch_size: int = _BATCH
 
 
 def continuing_recipe(
@@ -92,7 +99,7 @@ def continuing_recipe(
         ),
         "epochs": (passes / repeats, why_passes),
         "optimizer.name": ("adamw", "corrects the bias of Adam's moments, for a short warm-up"),
-        "optimizer.learning_rate": _rate(trained),
+        "optimizer.learning_rate": _rate(trained, batch),
         "optimizer.schedule": ("linear", "to 0 (Gururangan et al. 2020)"),
         "optimizer.warmup": ("6%", "Gururangan et al. 2020"),
         "checkpoint.use": ("best", "the checkpoint with the lowest held-out loss"),
@@ -132,7 +139,14 @@ def _length(trained: Trained) -> tuple[int, str]:
     return length, "Sun et al. 2019" if length == _LENGTH else f"the model has {limit} positions"
 
 
-def _rate(trained: Trained) -> tuple[float, str]:
-    rate = min(_MAX_RATE, _RATE * _SIZE / trained.model.hidden_size)
-    why = f"{_RATE:g} for a hidden size of {_SIZE} (Sun et al. 2019), more for smaller encoders"
-    return float(f"{rate:.1e}"), f"{why}: this has {trained.model.hidden_size:,}"
+def _rate(trained: Trained, batch: int) -> tuple[float, str]:
+    if peak := trained.learning_rate:
+        rate = peak * min(1.0, (batch / trained.batch_size) ** 0.5)
+        why = f"up to the peak of its pre-training again, {peak:g} (Gupta et al. 2023)"
+        if batch < trained.batch_size:
+            why += f", times the root of {batch}/{trained.batch_size} (Malladi et al. 2022)"
+    else:
+        size = trained.model.hidden_size
+        rate = min(_MAX_RATE, _RATE * (_SIZE / size) ** 2)
+        why = f"hidden size {size:,} (Sun et al. 2019: {_RATE:g} for {_SIZE})"
+    return float(f"{rate:.1e}"), why

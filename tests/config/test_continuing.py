@@ -1,5 +1,7 @@
 """Settings of continued pre-training that follow from the model and the text."""
 
+import dataclasses
+
 import pytest
 
 from bert_jax.config.continuing import Trained, continuing_recipe
@@ -72,6 +74,12 @@ def test_small_encoders_have_higher_rates():
     sizes = (BertConfig(), BertConfig.mini(), BertConfig.tiny())
     rates = [values(Trained(size, True, True))["optimizer.learning_rate"] for size in sizes]
     assert rates[0] == 5e-5 and rates == sorted(rates) and rates[2] <= 1e-3
+
+
+@pytest.mark.parametrize("batch_size, rate", [(32, 3e-3), (128, 1.5e-3), (8, 3e-3)])
+def test_a_known_rate_is_scaled_by_the_root_of_the_batch(batch_size, rate):
+    trained = dataclasses.replace(WITHOUT_PAIRS, learning_rate=3e-3, batch_size=batch_size)
+    assert values(trained)["optimizer.learning_rate"] == rate
 
 
 def test_a_part_of_the_text_is_held_out_unless_there_is_another():
