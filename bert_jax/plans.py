@@ -17,7 +17,7 @@ from bert_jax.data.labelled.split import held_out, write_split
 from bert_jax.files.atomic import write_bytes
 from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
-from bert_jax.formats.huggingface import pooling_of
+from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.run import make_task_data
@@ -104,7 +104,7 @@ def plan_finetuning(
     pools = find_task(resolved.task).pools
     settings = recipe.finetuning_recipe(encoder, len(examples), pools)
     settings |= recipe.length_recipe(encoder, usual_length, lengths)
-    if pools and (pooling := pooling_of(model)):
+    if pools and (pooling := read_sentence_vectors(model).pooling):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
     settings = {name: settings[name] for name in settings if name not in given}

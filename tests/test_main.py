@@ -102,7 +102,7 @@ EARLY_ERRORS = {
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
     "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
     "tokenize --vocab=vocab.txt text": "'text' is not a flag: flags begin with two dashes.",
-    "features --model=DIR --input=in": "--output is missing: give --model=MODEL --input=FILE",
+    "encode --model=x --level=word is": "--output is missing: the file for the vectors of each",
     "score --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor",
     "attention x": "--model is missing: a workdir, or the folder",
     "fill_mask": "--model is missing: a workdir, or the folder",

@@ -194,20 +194,6 @@ def tensors(path: str) -> Arrays:
     return arrays
 
 
-def pooling_of(path: str) -> str:
-    """Returns how sentence-transformers pools the tokens of a model: `mean`, `max` or `cls`.
-
-    "" if the folder is not its own, or says something else.
-    """
-    for file in glob.glob(os.path.join(glob.escape(path), "*_Pooling", "config.json")):
-        values = read_json_object(file)
-        modes = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
-        chosen = [pool for mode, pool in modes.items() if values.get(f"pooling_mode_{mode}")]
-        if len(chosen) == 1:
-            return chosen[0]
-    return ""
-
-
 def _transformer_folder(path: str) -> str:
     """Returns the folder, or its folder of the first module of sentence-transformers."""
     modules = os.path.join(path, "modules.json")

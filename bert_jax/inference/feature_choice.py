@@ -20,6 +20,7 @@ SEVERAL = ("all", "directions")
 LEVELS = ("subword", "word", "sentence")
 WORDS = ("first", "mean")
 POOLING = ("cls", "mean", "max")
+LONG = ("error", "truncate", "windows")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,16 +34,22 @@ class Choice:
       level: unit that a vector represents, one of LEVELS.
       word: whether a word is its first piece or the mean of its pieces.
       pooling: whether a sentence is its [CLS], or the mean or maximum over all its tokens, [CLS]
-        and [SEP] included.
-      normalize: whether each vector is scaled to length 1.
+        and [SEP] included; "": as modules.json of sentence-transformers says, else the mean.
+      normalize: whether each vector is scaled to length 1; None: as modules.json says for
+        sentences, else not.
+      long: what is done with a text that is too long: an "error"; "truncate" cuts off its last
+        tokens; "windows" takes the hidden state of each token from one of several windows.
+      stride: tokens from the start of a window to that of the next one; 0: half of a window.
     """
 
     layers: str | int = "last"
     weights: tuple[float, ...] = ()
     level: str = "subword"
     word: str = "mean"
-    pooling: str = "mean"
-    normalize: bool = False
+    pooling: str = ""
+    normalize: bool | None = None
+    long: str = "error"
+    stride: int = 0
 
     def __post_init__(self):
         layers = FEATURE_LAYERS if isinstance(self.layers, str) else (self.layers,)
@@ -50,15 +57,20 @@ class Choice:
             ("layers", layers),
             ("level", LEVELS),
             ("word", WORDS),
-            ("pooling", POOLING),
+            ("pooling", ("", *POOLING)),
+            ("long", LONG),
         ):
             if (got := getattr(self, name)) not in allowed:
-                raise UserError(f"--{name}={got} must be one of {', '.join(map(str, allowed))}.")
+                raise UserError(
+                    f"--{name}={got} must be one of {', '.join(map(str, filter(None, allowed)))}."
+                )
         if (self.layers == "weighted_sum") != bool(self.weights):
             raise UserError(
                 "--layers=weighted_sum and --weights go together, for example"
                 " --layers=weighted_sum --weights=0.1,0.2,0.3,0.4."
             )
+        if self.stride < 0 or (self.stride and self.long != "windows"):
+            raise UserError(f"--stride={self.stride} is for --windows, and at least 1.")
         if not all(map(math.isfinite, self.weights)):
             raise UserError(f"--weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":

@@ -1,6 +1,8 @@
 """Contextual features: hidden states of each sub-word, word or sentence."""
 
+import dataclasses
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -10,7 +12,10 @@ import numpy as np
 
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.files.errors import UserError
+from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.inference.feature_choice import SEVERAL, Choice
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.long_texts import truncate, windows
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
@@ -18,10 +23,23 @@ from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
 
 Features = dict[str, np.ndarray]
+_ADVICE = "shorten it, or encode it with truncate or windows"
+# float32[tokens, features] -> float32[features].
+_POOL: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "cls": lambda hidden: hidden[0],
+    "mean": lambda hidden: hidden.mean(axis=0),
+    "max": lambda hidden: hidden.max(axis=0),
+}
 
 
 class FeatureExtractor:
-    """Extracts features with a trained model."""
+    """Extracts features with a trained model.
+
+    Attributes:
+      model: the model.
+      choice: which features; `pooling` and `normalize` are decided.
+      max_length: tokens that the model takes, special ones included.
+    """
 
     def __init__(self, predictor: Predictor, choice: Choice):
         """Compiles on first use.
@@ -31,34 +49,51 @@ class FeatureExtractor:
           choice: which features.
 
         Raises:
-          UserError: the model has too few layers, or one direction where two are needed.
+          UserError: the model has too few layers, or one direction where two are needed; or its
+            modules.json makes vectors in another way.
         """
-        self.model, self.choice = predictor.model, choice
+        self.model = predictor.model
         check_layers(choice, self.model.encoder)
+        self.choice, self.max_length = _decide(choice, self.model)
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
         self._predictor = predictor
+        # Of windows, the hidden states of the text are put together before they are pooled.
+        pooling = self.choice.pooling if choice.level == "sentence" else ""
         self._forward = self.model.compile(
-            functools.partial(_forward, make(self.model.encoder), choice)
+            functools.partial(
+                _forward,
+                make(self.model.encoder),
+                choice,
+                "" if choice.long == "windows" else pooling,
+            )
         )
 
     def row(self, text: Text) -> TextRow:
-        """Tokenizes a text or a pair.
+        """Tokenizes a text or a pair, and cuts off what `long="truncate"` says.
 
         Raises:
-          UserError: it has more tokens than the model has positions.
+          UserError: it has more tokens than the model takes, with `long="error"`.
         """
-        return encode_text(text, self.model.tokenizer, self.model.encoder.max_position_embeddings)
+        max_length = self.max_length if self.choice.long == "error" else None
+        row = encode_text(text, self.model.tokenizer, max_length, advice=_ADVICE)
+        return truncate(row, self.max_length) if self.choice.long == "truncate" else row
 
     def run(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[TextRow, Features]]:
-        """Yields each text, in order, with its features: docs/features.md, without padding.
+        """Yields each text, in order, with its features: docs/encode.md, without padding.
 
         Args:
           rows: results of `row`, read as they are needed.
           done: called with the number of texts that are done since the last call.
         """
-        for row, output in self._predictor.stream(self._forward, rows, done):
+        is_long = self.choice.long == "windows"
+        outputs = (
+            self._read_windows(rows, done)
+            if is_long
+            else self._predictor.stream(self._forward, rows, done)
+        )
+        for row, output in outputs:
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
                 features["embeddings"] = self._scaled(output["embeddings"])
@@ -74,6 +109,32 @@ class FeatureExtractor:
                 features["pooled"] = output["pooled"]
             yield row, features
 
+    def _read_windows(
+        self, rows: Iterable[TextRow], done: Callable[[int], None] | None
+    ) -> Iterator[tuple[TextRow, Features]]:
+        """Yields each text with what the model returns for it, put together from its windows."""
+        texts: deque[tuple[TextRow, list[slice]]] = deque()
+
+        def read() -> Iterator[TextRow]:
+            for row in rows:
+                found = windows(row, self.max_length, self.choice.stride)
+                texts.append((row, [counts for _, counts in found]))
+                yield from (window for window, _ in found)
+
+        outputs = self._predictor.stream(self._forward, read())
+        for _, output in outputs:
+            row, (counts, *others) = texts.popleft()
+            parts = [output["hidden_states"][counts]]
+            for counts in others:
+                parts.append(next(outputs)[1]["hidden_states"][counts])
+            features = {**output, "hidden_states": np.concatenate(parts)}
+            if self.choice.level == "sentence":
+                hidden = features.pop("hidden_states")[:, 0]
+                features["embeddings"] = _POOL[self.choice.pooling](hidden)
+            if done:
+                done(1)
+            yield row, features
+
     def _scaled(self, vectors: np.ndarray) -> np.ndarray:
         """float32[..., features], of length 1 if requested; zeros stay zeros."""
         if not self.choice.normalize:
@@ -83,10 +144,12 @@ class FeatureExtractor:
     def word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
         texts = (row.text.text_a, row.text.text_b or "")
+        num_first = int(np.searchsorted(row.word_positions, row.first_length))
+        counts = (num_first, len(row.word_positions) - num_first)  # what is cut off has no place
         both = [
             (which, *span)
             for which, text in enumerate(texts)
-            for span in self.model.tokenizer.character_spans(text)
+            for span in self.model.tokenizer.character_spans(text)[: counts[which]]
         ]
         places = np.zeros((len(row.input_ids), 3), np.int32)
         places[row.word_positions] = np.array(both, np.int32).reshape(-1, 3)
@@ -115,6 +178,25 @@ class FeatureExtractor:
                 return {"words": [texts[which][start:stop] for which, start, stop in places]}
             case _:
                 return {}
+
+
+def _decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
+    """Returns a choice with its pooling and scaling, and the tokens of the longest text."""
+    longest = model.encoder.max_position_embeddings
+    if choice.level != "sentence":
+        return choice, longest
+    vectors = read_sentence_vectors(model.folder)
+    if vectors.unknown and not choice.pooling:
+        raise UserError(
+            f"The modules.json of {model.folder} {vectors.unknown}, which is not done here:"
+            " --pooling=mean, max or cls gives other vectors."
+        )
+    decided = dataclasses.replace(
+        choice,
+        pooling=choice.pooling or vectors.pooling or "mean",
+        normalize=vectors.normalize if choice.normalize is None else choice.normalize,
+    )
+    return decided, min(longest, vectors.max_length or longest)
 
 
 def check_layers(choice: Choice, model: EncoderConfig) -> None:
@@ -151,9 +233,9 @@ def _combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
 
 
 def _forward(
-    encoder: Any, choice: Choice, params: Any, batch: Mapping[str, jax.Array]
+    encoder: Any, choice: Choice, pooling: str, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Returns float32 features of packed rows.
+    """Returns float32 features of packed rows; `pooling` is "" for those of each token.
 
     Returns:
       `hidden_states` [batch, seq, layers, features] or `embeddings` [batch, N, features], and
@@ -166,8 +248,8 @@ def _forward(
     if isinstance(encoded, tuple):
         encoded, pooled = encoded
     hidden = _combine(choice, encoded.all_hidden)
-    if choice.level == "sentence":
-        features = {"embeddings": pool(choice.pooling, hidden[:, 0], batch)}
+    if pooling:
+        features = {"embeddings": pool(pooling, hidden[:, 0], batch)}
     else:
         features = {"hidden_states": hidden.swapaxes(1, 2)}
     if pooled is not None:

@@ -111,23 +111,29 @@ class Model:
     def encode(
         self,
         texts: Sequence[TextInput],
-        pooling: str = "mean",
+        pooling: str = "",
         layer: int = -1,
-        normalize: bool = False,
+        normalize: bool | None = None,
+        long: str = "error",
+        stride: int = 0,
     ) -> np.ndarray:
         """Returns a vector for each text, float32[texts, hidden].
 
         Args:
           texts: texts or pairs.
-          pooling: "mean" or "max" over the tokens, or "cls": the first one.
+          pooling: "mean" or "max" over the tokens, or "cls": the first one. "": as modules.json of
+            sentence-transformers says, if the model has one, else the mean.
           layer: number of the layer, 0 the embeddings' output, -1 the last one.
-          normalize: whether vectors are scaled to length 1.
+          normalize: whether vectors are scaled to length 1; None: as modules.json says, else not.
+          long: what is done with texts that are too long: an "error", "truncate" (the last tokens
+            are cut off), or "windows", overlapping ones, from which each token is taken once.
+          stride: tokens from the start of a window to that of the next one; 0: half of a window.
 
         >>> vectors = model.encode(["A cat.", "A dog."], normalize=True)
         >>> similarity = vectors @ vectors.T
         """
-        choice = Choice(layers=layer, level="sentence", pooling=pooling, normalize=normalize)
-        extractor = self._features(choice)
+        pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
+        extractor = self._features(Choice(layers=layer, **pooled, long=long, stride=stride))
         found = extractor.run(map(extractor.row, _texts(texts)))
         vectors = [features["embeddings"] for _, features in found]
         size = self._loaded.encoder.hidden_size
@@ -136,14 +142,14 @@ class Model:
     def hidden_states(
         self, texts: Sequence[TextInput], layers: str | int = "last", **choice: Any
     ) -> list[dict[str, Any]]:
-        """Returns what the command `features` writes for each text, with arrays instead of lists.
+        """Returns what the command `encode` writes for each text, with arrays instead of lists.
 
         Args:
           texts: texts or pairs.
           layers: "last", "second_to_last", "concat_last_4", "sum_last_4", "weighted_sum", "all",
             "directions" (ELMo), or the number of a layer.
           choice: further fields of `feature_choice.Choice`: `level` ("subword", "word",
-            "sentence"), `word`, `pooling`, `normalize`, `weights`.
+            "sentence"), `word`, `pooling`, `normalize`, `weights`, `long`, `stride`.
 
         Returns:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`

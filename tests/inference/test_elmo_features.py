@@ -7,6 +7,7 @@ from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor, check_layers
 from bert_jax.tools.convert.conversions import convert
 from bert_jax.tools.outputs.features import extract
+from bert_jax.tools.outputs.inputs import find_inputs
 from tests.inference.conftest import open_model
 from tests.models import elmo_numpy
 from tests.tiny import make_model
@@ -34,7 +35,8 @@ def expected():
 
 def extracted(model, tmp_path, choice):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
-    extract(FeatureExtractor(model, choice), str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
+    texts = find_inputs([f"{tmp_path}/in.txt"])
+    extract(FeatureExtractor(model, choice), texts, str(tmp_path / "out.npz"))
     return np.load(tmp_path / "out.npz")
 
 

@@ -73,6 +73,7 @@ class TextRow:
       word_positions: int32[...], the positions of all tokens but the special ones.
       masked: positions to fill in.
       masked_ids: original ids at these positions, if known.
+      cut: number of tokens that were cut off.
     """
 
     text: Text
@@ -81,6 +82,7 @@ class TextRow:
     word_positions: np.ndarray
     masked: tuple[int, ...] = ()
     masked_ids: tuple[int, ...] = ()
+    cut: int = 0
 
     @property
     def is_pair(self) -> bool:
@@ -88,7 +90,12 @@ class TextRow:
 
 
 def encode_text(
-    text: Text, tokenizer: Tokenizer, max_length: int | None, *, masks: bool = False
+    text: Text,
+    tokenizer: Tokenizer,
+    max_length: int | None,
+    *,
+    masks: bool = False,
+    advice: str = "shorten it",
 ) -> TextRow:
     """Tokenizes a text or a pair.
 
@@ -97,6 +104,7 @@ def encode_text(
       tokenizer: the model's; its special tokens with id -1 are left out.
       max_length: maximum number of tokens; None: not checked.
       masks: whether "[MASK]" and other special tokens are encoded as such; `masked` has the masks.
+      advice: what to do with a text that is too long, for the message.
 
     Raises:
       UserError: it has more tokens than `max_length`, or none at all.
@@ -112,7 +120,7 @@ def encode_text(
     if max_length is not None and len(ids) > max_length:
         raise UserError(
             f"{text.where} has {len(ids)} tokens, special ones included, and the model takes at"
-            f" most {max_length}: shorten it. It begins {text.text_a[:40]!r}."
+            f" most {max_length}: {advice}. It begins {text.text_a[:40]!r}."
         )
     if not len(ids):
         raise UserError(

@@ -18,7 +18,7 @@ COMMANDS = {
     "compile": "Compiles a run, also for hardware you do not have: memory, FLOPs, fit.",
     "prepare": "Makes a vocabulary and training shards of a corpus.",
     "tokenize": "Prints the ids or the pieces of each line of text.",
-    "features": "Writes vectors of tokens, words or sentences.",
+    "encode": "Computes vectors of texts, words or tokens.",
     "score": "Prints or writes pseudo-log-likelihoods of texts.",
     "attention": "Shows what attention heads look at, and what layers predict.",
     "fill_mask": "Predicts the [MASK] tokens of texts.",

@@ -1,10 +1,10 @@
-"""Writes the features of every line of a file."""
+"""Writes the features of texts to a file."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data.labelled.texts import TextRow, read_texts, word_spans
+from bert_jax.data.labelled.texts import TextRow, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.outputs.files import (
@@ -14,51 +14,58 @@ from bert_jax.tools.outputs.files import (
     write_arrays,
     write_json_lines,
 )
+from bert_jax.tools.outputs.inputs import Inputs
 from bert_jax.tools.outputs.progress import Progress
 from bert_jax.training.listener import Listener
 
 
 def extract(
     extractor: FeatureExtractor,
-    input_path: str,
+    inputs: Inputs,
     output_path: str,
     listener: Listener | None = None,
 ) -> int:
-    """Writes the features of every line of a file; the output is complete or absent.
+    """Writes the features of each text; the output is complete or absent.
 
     Returns:
       The number of texts.
 
     Raises:
-      UserError: before long work, for a file that cannot be read or written, a line that cannot
+      UserError: before long work, for a file that cannot be written, a text that cannot
         be used, or a disk without room.
     """
-    check_output(output_path, [input_path])
+    check_output(output_path, inputs.paths)
     ending = check_ending(output_path)
 
     def rows() -> Iterator[TextRow]:
-        return map(extractor.row, read_texts(input_path))
+        return map(extractor.row, inputs.texts())
 
     # Only these numbers stay in memory: the texts are read again later.
     is_word, tokenizer = extractor.choice.level == "word", extractor.model.tokenizer
     sizes = np.array(
-        [(len(r.input_ids), len(word_spans(r, tokenizer)) if is_word else 0) for r in rows()]
+        [(len(r.input_ids), len(word_spans(r, tokenizer)) if is_word else 0, r.cut) for r in rows()]
     )
     if not len(sizes):
-        raise UserError(f"{input_path} holds no text: there is nothing to do.")
+        raise UserError(f"{inputs} holds no text: there is nothing to do.")
+    tokens, _, cut = sizes.T
     progress = Progress(len(sizes), listener)
+    if cut.any():
+        progress.line(
+            f"truncated  {np.count_nonzero(cut):,} of {len(cut):,} texts: {cut.sum():,} of"
+            f" {(tokens + cut).sum():,} tokens are cut off"
+        )
     results = extractor.run(rows(), progress.add)
     if ending == ".jsonl":
         write_json_lines(
             output_path, (extractor.names(row, found) | found for row, found in results)
         )
     else:
-        specs = _array_specs(extractor, sizes)
+        specs = _array_specs(extractor, sizes[:, :2])
         write_arrays(output_path, specs, (found for _, found in results))
         for name, spec in specs.items():
             shape = ", ".join(map(str, spec.shape))
             progress.line(f"{name:<16} {np.dtype(spec.dtype).name}[{shape}]")
-    progress.finish(len(sizes), f"texts of {input_path} in {output_path}")
+    progress.finish(len(sizes), f"texts of {inputs} in {output_path}")
     return len(sizes)
 
 

@@ -64,11 +64,15 @@ def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
     """Writes a JSON object on each line, arrays as lists; the file is complete or absent."""
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for fields in objects:
-            lists = {
-                name: value.tolist() if isinstance(value, np.ndarray) else value
-                for name, value in fields.items()
-            }
-            file.write(json.dumps(lists, ensure_ascii=False) + "\n")
+            file.write(json.dumps(as_lists(fields), ensure_ascii=False) + "\n")
+
+
+def as_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns fields with lists in place of arrays."""
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in fields.items()
+    }
 
 
 @dataclasses.dataclass(frozen=True)

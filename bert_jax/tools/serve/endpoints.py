@@ -157,8 +157,8 @@ def generate(model: TrainedModel) -> Endpoint:
 
 
 def vectors(predictor: Predictor) -> list[Endpoint]:
-    """Vectors of texts, as `features --level=sentence`, and their similarities."""
-    extractor = FeatureExtractor(predictor, Choice(level="sentence", pooling="mean"))
+    """Vectors of texts, as `encode`, and their similarities."""
+    extractor = FeatureExtractor(predictor, Choice(level="sentence"))
 
     def run(rows: Sequence[TextRow]) -> list[np.ndarray]:
         return [features["embeddings"] for _, features in extractor.run(rows)]
@@ -178,8 +178,8 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
             min_inputs=2,
         ),
         Endpoint(
-            "features",
-            "A vector of each text or pair: the mean of its last hidden states.",
+            "encode",
+            "A vector of each text or pair, pooled from its last hidden states.",
             forms.text_form(is_pair=True),
             computation,
             lambda results: {"vectors": [vector.tolist() for vector in results]},

@@ -18,11 +18,12 @@ from tests.inference.conftest import SCORED_TEXTS, open_model
 from tests.test_main import WITHOUT_JAX, start
 
 INVALID = {
-    "features": {
-        "": "--output is missing: give --model=MODEL --input=FILE --output=FILE.",
+    "encode": {
+        "--output=x.npz --truncate --windows": "--truncate and --windows exclude each other.",
+        "--output=x.npz --stride=3": "--stride=3 is for --windows, and at least 1.",
         "--output=x.h5": "--output=x.h5: the ending says the form",
-        "--output=x.npz --pooling=max": "--pooling is for --level=sentence, but --level is sub",
-        "--output=x.npz --word=first": "--word is for --level=word, but --level is subword.",
+        "--output=x.npz --pooling=max --level=word": "--pooling is for --level=sentence, but -",
+        "--output=x.npz --word=first": "--word is for --level=word, but --level is sentence.",
         "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
         "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
@@ -43,7 +44,7 @@ INVALID = {
 
 @pytest.mark.parametrize("command", INVALID)
 def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
-    always = [f"--model={workdir}", "--input=setup.py"] if command == "features" else []
+    always = [f"--model={workdir}", "setup.py"] if command == "encode" else []
     lines = [
         [command, *always, *flags.replace("WORKDIR", workdir).split()] for flags in INVALID[command]
     ]
@@ -56,12 +57,12 @@ def test_an_invalid_value_is_reported_in_one_line_without_jax(command, workdir):
         assert err.count("\n") == 1
 
 
-def test_features_on_the_command_line(workdir, tmp_path, capsys):
+def test_vectors_on_the_command_line(workdir, tmp_path, capsys):
     source, output = tmp_path / "in.txt", tmp_path / "out.npz"
     source.write_bytes(b"the list is returned.\nnaive\n")
     flags = ["--layers=weighted_sum", "--weights=1,2", "--level=word", "--word=first"]
-    files = [f"--model={workdir}", f"--input={source}", f"--output={output}"]
-    run_command(["features", *files, *flags])
+    files = [f"--model={workdir}", f"{source}", f"--output={output}"]
+    run_command(["encode", *files, *flags])
     assert "hidden_states    float32[1, 2, 5, 16]" in capsys.readouterr().out
     assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
 

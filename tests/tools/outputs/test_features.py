@@ -12,6 +12,7 @@ from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.outputs import files
 from bert_jax.tools.outputs.features import extract
+from bert_jax.tools.outputs.inputs import find_inputs
 from tests.inference.conftest import Lines, open_model
 
 LINES = [
@@ -38,7 +39,8 @@ def write(make_extractor, tmp_path):
     def run(ending: str, lines=LINES, **choice) -> pathlib.Path:
         (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
         path = tmp_path / f"out{ending}"
-        assert extract(make_extractor(**choice), str(tmp_path / "in.txt"), str(path)) == len(lines)
+        texts = find_inputs([f"{tmp_path}/in.txt"])
+        assert extract(make_extractor(**choice), texts, str(path)) == len(lines)
         return path
 
     return run
@@ -94,11 +96,11 @@ def test_many_texts_in_order_and_the_reported_speed(make_extractor, tmp_path):
     extractor, reported = make_extractor(level="sentence"), Lines()
     lines = ["the " * (1 + n % 38) for n in range(300)]
     (tmp_path / "in.txt").write_text("\n".join(lines))
-    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"), reported)
+    extract(extractor, find_inputs([f"{tmp_path}/in.txt"]), str(tmp_path / "out.npz"), reported)
     assert reported.last == (300, 300)
     assert "300 texts of" in reported.lines[-1] and "texts/s" in reported.lines[-1]
     before = (tmp_path / "out.npz").read_bytes()
-    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
+    extract(extractor, find_inputs([f"{tmp_path}/in.txt"]), str(tmp_path / "out.npz"))
     assert (tmp_path / "out.npz").read_bytes() == before  # equal features are equal bytes
     embeddings = np.load(tmp_path / "out.npz")["embeddings"]
     expected = embeddings[np.arange(300) % 38]

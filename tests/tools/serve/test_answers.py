@@ -16,6 +16,7 @@ from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.outputs.features import extract
+from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.serve.endpoints import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
 from tests.inference.conftest import predict_file
@@ -69,10 +70,10 @@ def test_vectors_and_similarities_are_those_of_features(models, tmp_path):
     (tmp_path / "in.txt").write_text("".join(f"{text}\n" for text in texts))
     config, workdir, service = models("masks")
     extractor = FeatureExtractor(Predictor(load_workdir(config, workdir)), Choice(level="sentence"))
-    extract(extractor, str(tmp_path / "in.txt"), str(tmp_path / "out.npz"))
+    extract(extractor, find_inputs([f"{tmp_path}/in.txt"]), str(tmp_path / "out.npz"))
     expected = np.load(tmp_path / "out.npz")["embeddings"]
     client = client_of(service)
-    np.testing.assert_allclose(ask(client, "features", *texts), expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(ask(client, "encode", *texts), expected, rtol=2e-5, atol=2e-6)
     units = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(ask(client, "similarity", *texts), units @ units.T, atol=1e-5)
 
@@ -127,9 +128,9 @@ def test_words_that_are_given_are_not_split(models):
 @pytest.mark.parametrize(
     "name, endpoints, missing",
     [
-        ("masks", ["predict", "similarity", "features", "attention"], []),
-        ("gpt", ["predict", "generate", "similarity", "features", "attention"], []),
-        ("elmo", ["predict", "similarity", "features"], ["attention"]),
+        ("masks", ["predict", "similarity", "encode", "attention"], []),
+        ("gpt", ["predict", "generate", "similarity", "encode", "attention"], []),
+        ("elmo", ["predict", "similarity", "encode"], ["attention"]),
     ],
 )
 def test_the_description_names_endpoints_with_examples(name, endpoints, missing, models):
@@ -137,7 +138,7 @@ def test_the_description_names_endpoints_with_examples(name, endpoints, missing,
     found = client.get("/api").json()
     assert list(found["endpoints"]) == [f"/api/{name}" for name in endpoints]
     assert list(found["missing"]) == missing
-    assert found["endpoints"]["/api/features"]["inputs"] == {
+    assert found["endpoints"]["/api/encode"]["inputs"] == {
         "text_a": {"type": "string", "optional": False},
         "text_b": {"type": "string", "optional": True},
     }
@@ -174,7 +175,7 @@ def test_a_model_without_a_head_has_features_and_attention(make_workdir):
     pathlib.Path(workdir, CERTIFICATE).write_text(json.dumps(fresh))
     client = client_of(load(workdir))
     found = client.get("/api").json()
-    assert list(found["endpoints"]) == ["/api/similarity", "/api/features", "/api/attention"]
+    assert list(found["endpoints"]) == ["/api/similarity", "/api/encode", "/api/attention"]
     assert "imported without a masked-LM head" in found["missing"]["predict"]
     assert "imported without a masked-LM head" in client.get("/").text
     assert client.post("/api/predict", json={"inputs": ["[MASK]"]}).status_code == 404

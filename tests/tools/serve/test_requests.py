@@ -133,7 +133,7 @@ def refused(response, status, message):
         ("predict", ["[MASK]", "[MASK]" + " the" * 60], "inputs[1] has 63 tokens, special"),
         ("attention", ["the " * 60], "inputs[0] has 62 tokens, special ones included, and the"),
         ("attention", [""], "inputs[0] has no words."),
-        ("features", ["the " * 60], "inputs[0] has 62 tokens"),
+        ("encode", ["the " * 60], "inputs[0] has 62 tokens"),
     ],
 )
 def test_what_a_model_cannot_take_is_refused(name, inputs, message, client):
@@ -212,7 +212,7 @@ def test_too_many_requests_are_refused(models):
     refused(client.get("/api"), 429, "Too many requests: wait 1 s.")
     assert client.get("/api").headers["retry-after"] == "1"
     response = client_of(models("masks")[2], max_waiting=0).post(
-        "/api/features", json={"inputs": ["the"]}
+        "/api/encode", json={"inputs": ["the"]}
     )
     refused(response, 503, "0 requests wait already: try again in a second.")
     assert response.headers["retry-after"] == "1"
@@ -227,7 +227,7 @@ def test_a_defect_is_no_traceback(models, monkeypatch, capsys):
     broken = dataclasses.replace(features.computation, run=fail)
     features = dataclasses.replace(features, computation=broken)
     monkeypatch.setattr(service, "endpoints", [*others, features])
-    response = client_of(service).post("/api/features", json={"inputs": ["the"]})
+    response = client_of(service).post("/api/encode", json={"inputs": ["the"]})
     refused(response, 500, "The server failed on this request; its log says why.")
     assert "KeyError: 'a secret'" in capsys.readouterr().err
 

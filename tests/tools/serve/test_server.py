@@ -38,16 +38,16 @@ def test_a_server_answers_a_load_and_all_that_it_accepted_before_its_end(
         monkeypatch.setattr(benchmark, "CLIENTS", (1, 16))
         running = contextlib.nullcontext((process, url))
         monkeypatch.setattr(benchmark, "started", lambda workdir: running)
-        benchmark.run(workdir, "features", 40)
+        benchmark.run(workdir, "encode", 40)
         _, bodies, _, *lines = capsys.readouterr().out.splitlines()
-        assert bodies.startswith("POST /api/features, bodies of ")
+        assert bodies.startswith("POST /api/encode, bodies of ")
         assert [line.split()[0] for line in lines] == ["1", "16"]
         assert [line.split()[-1] for line in lines] == ["0", "0"]  # all were answered
-        message = "^--endpoint=x is none of predict, similarity, features"
+        message = "^--endpoint=x is none of predict, similarity, encode"
         with pytest.raises(ValueError, match=message):
             benchmark.choose(url, "x")
 
-        path, inputs = benchmark.choose(url, "features")
+        path, inputs = benchmark.choose(url, "encode")
         bodies = benchmark.make_bodies(inputs)
         threading.Timer(0.5, process.terminate).start()
         answered = benchmark.load(url, path, bodies, 16, 10_000_000)

@@ -1,0 +1,106 @@
+"""Computes vectors of texts, or of their words or tokens, with a trained model.
+
+    python -m bert_jax encode texts.txt --model=MODEL --output=vectors.npz
+    python -m bert_jax encode --model=MODEL "A cat." "A dog."
+    python -m bert_jax encode articles.txt --model=MODEL --output=vectors.npz --windows
+    python -m bert_jax encode texts.txt --model=MODEL --output=words.jsonl --level=word
+
+A word is a file if there is one of that name, - is standard input, anything else is a text. A file
+has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. The ending of
+--output determines the format: .npz, .safetensors, or .jsonl with the same arrays for each text, in
+the order of the input; - prints JSON lines. docs/encode.md lists the arrays.
+
+A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
+reads it in overlapping windows, from which each token is taken once.
+"""
+
+import argparse
+import json
+
+import numpy as np
+
+from bert_jax.files.errors import UserError
+from bert_jax.inference.feature_choice import Choice
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.outputs.files import as_lists, check_ending, check_output
+from bert_jax.tools.outputs.inputs import find_inputs
+
+# Numbers of a vector that are printed.
+_SHOWN = 6
+FLAGS = (
+    *TRAINED,
+    Flag("output", "", "File to write: .npz, .safetensors or .jsonl; - prints JSON lines."),
+    Flag(
+        "layers",
+        "last",
+        "last, second_to_last, concat_last_4, sum_last_4, weighted_sum, all, or directions (ELMo).",
+    ),
+    Flag("weights", "", "weighted_sum: of the last layers, the last layer's last."),
+    Flag("level", "sentence", "What a vector represents: sentence, word or subword."),
+    Flag("word", "", "Word: first or mean of its pieces (default: mean)."),
+    Flag("pooling", "", "Sentence: mean or max of all, or cls (default: the model's, else mean)."),
+    Flag("normalize", None, "Scale each vector to length 1 (default: as the model says)."),
+    Flag("truncate", False, "Cut off the end of texts that are too long."),
+    Flag("windows", False, "Read texts that are too long in overlapping windows."),
+    Flag("stride", 0, "Tokens between the starts of windows; 0: half of a window.", minimum=0),
+    BATCH_TOKENS,
+    INPUTS,
+)
+
+
+def run(flags: argparse.Namespace) -> None:
+    choice = _choice(flags)
+    inputs = find_inputs(flags.text)
+    check_output(flags.output, inputs.paths)
+    if flags.output not in ("", "-"):
+        check_ending(flags.output)
+    elif not flags.output and flags.level != "sentence":
+        raise UserError(f"--output is missing: the file for the vectors of each {flags.level}.")
+
+    model = load_model(flags)
+    from bert_jax.inference.features import FeatureExtractor
+    from bert_jax.inference.predictor import Predictor
+    from bert_jax.tools.listeners.terminal import Terminal
+    from bert_jax.tools.outputs.features import extract
+
+    extractor = FeatureExtractor(Predictor(model, flags.batch_tokens), choice)
+    if flags.output not in ("", "-"):
+        extract(extractor, inputs, flags.output, Terminal())
+        return
+    for row, found in extractor.run(map(extractor.row, inputs.texts())):
+        if flags.output:
+            named = extractor.names(row, found) | found
+            print(json.dumps(as_lists(named), ensure_ascii=False))
+        else:
+            vector = found["embeddings"]
+            start = " ".join(f"{value:7.4f}" for value in vector[:_SHOWN])
+            about = f"{len(vector)} numbers, length {np.linalg.norm(vector):.2f}"
+            print(f"{start} ...   ({about})   {row.text}")
+
+
+def _choice(flags: argparse.Namespace) -> Choice:
+    for name, level in (("word", "word"), ("pooling", "sentence")):
+        if getattr(flags, name) and flags.level != level:
+            raise UserError(f"--{name} is for --level={level}, but --level is {flags.level}.")
+    if flags.truncate and flags.windows:
+        raise UserError("--truncate and --windows exclude each other.")
+    long = "truncate" if flags.truncate else "windows" if flags.windows else "error"
+    return Choice(
+        layers=flags.layers,
+        weights=_numbers(flags.weights),
+        level=flags.level,
+        word=flags.word or "mean",
+        pooling=flags.pooling,
+        normalize=flags.normalize,
+        long=long,
+        stride=flags.stride,
+    )
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, text.split(","))) if text else ()
+    except ValueError:
+        raise UserError(
+            f"--weights={text} are not numbers: give for example 0.1,0.2,0.3,0.4."
+        ) from None
