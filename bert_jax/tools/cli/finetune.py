@@ -50,4 +50,5 @@ def run(flags: argparse.Namespace) -> None:
         if finding.level != "ok":
             print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
     train_and_report(plan.config, workdir)
-    print(f'use it: python -m bert_jax predict --model={workdir} "A text."')
+    print(f"use it     python -m bert_jax predict FILE --model={workdir}")
+    print(f"           python -m bert_jax serve --model={workdir}")
