@@ -38,7 +38,8 @@ _FAR = 3
 _FAULTS = {
     "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
     "broken_entities": "Correct the tags: E- and S- end an entity that has a beginning.",
-    "numbered_words": "If they number the characters of words: --config.data.strip_numbers=true.",
+    "numbered_words": "If each is a character and its number in a word, as in Weibo's files:"
+    " --config.data.strip_numbers=true.",
     "questions_not_found": "Correct the offsets and the texts of the answers (answer_start).",
     "rows_left_out": "Correct the rows, or give their column with config.data.label.",
     "broken_rows": "Rows have fewer columns than the header: quote tabs and newlines in cells.",
