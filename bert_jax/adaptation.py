@@ -95,8 +95,8 @@ def _trained(source: LoadedModel) -> Trained:
     model, run = source.model, source.config
     if model.has_directions:
         raise UserError(
-            f"{source.source} has a {model.name} model: adapt continues masked and next-token"
-            " training. Use python -m bert_jax train --config=configs/elmo.py"
+            f"{source.source} has a model of the kind {model.name!r}, and adapt continues training"
+            " on masked or next tokens: use python -m bert_jax train --config=configs/elmo.py"
             " --config.init_from=MODEL."
         )
     heads = {path.split("/")[0] for path in source.trained_params}

@@ -5,6 +5,7 @@ import pathlib
 import random
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax import adaptation
 from bert_jax.__main__ import main as run_command
 from bert_jax.adaptation import plan_adaptation
+from bert_jax.config.encoders import ElmoConfig
 from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
@@ -308,6 +311,13 @@ def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp
     assert (data.held_out, data.validation_share) == (f"text:{text}", 0.0)
     (line,) = (line for line in plan.lines if line.startswith("head"))
     assert "a loss of ln(16) = 2.8 or more" in line
+
+
+def test_a_model_of_two_directions_is_not_adapted(model, files, tmp_path, monkeypatch):
+    elmo = SimpleNamespace(source="runs/elmo", model=ElmoConfig(), config=None)
+    monkeypatch.setattr(adaptation, "open_model", lambda folder: elmo)
+    with pytest.raises(UserError, match="runs/elmo has a model of the kind 'elmo', and adapt"):
+        bert_jax.adapt(model, files / "corpus.txt", tmp_path / "run")
 
 
 def test_a_model_computes_in_the_requested_dtype(model):

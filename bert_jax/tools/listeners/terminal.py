@@ -84,6 +84,11 @@ class Terminal(Listener):
                 for name in names
             )
             self.line(f"change     held-out {'  '.join(pairs)}")
+        if values.get("loss", 0.0) >= before.get("loss", math.inf):
+            self.line(
+                "           The model was better on the held-out text before: train on more text,"
+                " fewer epochs, or with a lower optimizer.learning_rate."
+            )
 
 
 class EvaluationTerminal(Terminal):

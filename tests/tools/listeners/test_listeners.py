@@ -96,6 +96,8 @@ def test_the_last_lines_compare_with_the_evaluation_before_the_first_step(capsys
     assert lines[0] == "before     held-out loss 5.5  MLM accuracy 20.0%"
     assert lines[-1] == "change     held-out loss 5.5 -> 3  MLM accuracy 20.0% -> 40.0%"
     assert sum(line.startswith("change") for line in lines) == 1
+    screen.chosen(run, 9, last | {"loss": 6.0})
+    assert ("was better on the held-out text before" in capsys.readouterr().out) == (use == "best")
 
 
 def test_events_of_a_resumed_run_have_each_step_once(tmp_path, monkeypatch):
