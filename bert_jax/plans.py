@@ -87,31 +87,49 @@ def plan_finetuning(
 
     examples = list(make_task_data(resolved).read(train, Counter(), labelled=True))
     if not evaluate:
-        are_numbers = resolved.head.problem_type == "regression"
-        parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
-        has_header = not resolved.data.text_a.isdecimal()
-        train, evaluate = write_split(
-            train, examples, parts, has_header, os.path.join(workdir, _SPLIT)
+        parts = held_out(
+            examples, HELD_OUT, resolved.seed, resolved.head.problem_type == "regression"
         )
-        config.update_from_flattened_dict({"data.train": train, "data.eval": evaluate})
+        paths = write_split(
+            train,
+            examples,
+            parts,
+            has_header=not resolved.data.text_a.isdecimal(),
+            folder=os.path.join(workdir, _SPLIT),
+        )
+        config.update_from_flattened_dict(
+            dict(zip(("data.train", "data.eval"), paths, strict=True))
+        )
         lines.append(
             f"held out   {sum(parts):,} of {len(parts):,} examples, stratified, for the evaluation:"
-            f" {evaluate} (--evaluate=FILE names another)"
+            f" {paths[1]} (--evaluate=FILE names another)"
         )
-        examples = examples[: len(parts) - sum(parts)]
-    encoder = resolved.model.to_dict()
-    lengths = _lengths(resolved, examples) if found.config == "classification" else []
-    pools = find_task(resolved.task).pools
-    settings = recipe.finetuning_recipe(encoder, len(examples), pools)
-    settings |= recipe.length_recipe(encoder, usual_length, lengths)
-    if pools and (pooling := read_sentence_vectors(model).pooling):
-        settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
-        settings["head.pooler"] = (False, "sentence-transformers has none")
+        examples = [example for example, held in zip(examples, parts, strict=True) if not held]
+    settings = _settings(resolved, examples, usual_length)
     settings = {name: settings[name] for name in settings if name not in given}
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
     resolved = init_from.resolve(config.to_dict(), explicit | set(settings), workdir)
     return Plan(resolved, tuple(lines))
+
+
+def _settings(config: FinetuningConfig, examples: Sequence[Any], usual: int) -> recipe.Recipe:
+    """Returns the settings that follow from the model and the examples.
+
+    Args:
+      config: the configuration, with the model.
+      examples: the training examples.
+      usual: the task's usual maximum length.
+    """
+    encoder, pools = config.model.to_dict(), find_task(config.task).pools
+    settings = recipe.finetuning_recipe(encoder, len(examples), pools)
+    are_cut = bool(examples) and isinstance(examples[0], TextExample)
+    lengths = _lengths(config, examples) if are_cut else []
+    settings |= recipe.length_recipe(encoder, usual, lengths)
+    if pools and (pooling := read_sentence_vectors(config.init_from).pooling):
+        settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
+        settings["head.pooler"] = (False, "sentence-transformers has none")
+    return settings
 
 
 def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[int]:
