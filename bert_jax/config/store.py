@@ -76,7 +76,7 @@ def load(workdir: str) -> RunConfig:
         return parse(json.loads(path.read_text()))
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
-            f"{path} is corrupt ({error}): give the configuration with --config."
+            f"{path} is corrupt ({error}): train again with --config, which writes it."
         ) from None
 
 
