@@ -67,7 +67,7 @@ def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_bat
 
 
 def test_answers_of_taggers(tagged_batch):
-    """A linear head gives the largest probability of each word, a CRF the best path."""
+    """A linear head gives the largest probability of each word, a CRF the best path's marginals."""
     outputs = apply(task := make_tagging("linear"), tagged_batch)
     answers = task.answers(outputs, tagged_batch)
     logits = np.asarray(outputs.logits, np.float64)
@@ -80,7 +80,9 @@ def test_answers_of_taggers(tagged_batch):
     is_word = jnp.asarray(tagged_batch["is_word"])
     best = crf.decode(outputs.crf, outputs.logits, is_word)
     np.testing.assert_array_equal(answers["tags"], best)
-    assert answers.keys() == {"tags"}
+    of_all = np.asarray(crf.marginals(outputs.crf, outputs.logits, is_word))
+    for row, word in np.argwhere(is_word):
+        assert answers["probabilities"][row, word] == of_all[row, word, best[row, word]]
 
 
 def test_a_choice_that_is_all_padding_has_no_probability():
