@@ -63,7 +63,7 @@ def test_a_changed_model_is_a_difference(make_config):
 @pytest.mark.parametrize("content", ["{", "[]", "3", '{"model": 3}', ""])
 def test_a_corrupt_file(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"config.json is corrupt \(.*\): train again with --config"):
+    with pytest.raises(ValueError, match=r"config.json is corrupt \(.*\): train again with"):
         store.load(str(tmp_path))
 
 
