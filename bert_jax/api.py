@@ -153,7 +153,8 @@ def finetune(
     """Fine-tunes a model on a file of labelled examples, and returns the new one.
 
     The task and the columns follow from the file, the recipe from the encoder and the number of
-    examples: docs/finetuning.md has the rules. `listener.line` receives them with the reasons.
+    examples: docs/finetuning.md has the rules. They are printed with the reasons, or sent to
+    `listener.line`.
 
     Args:
       model: a model or its folder; a workdir or another program's.
@@ -174,13 +175,10 @@ def finetune(
     folder = model.folder if isinstance(model, Model) else os.fspath(model)
     train, evaluate = os.fspath(train), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or plans.default_workdir(train)
-    listener = listener or ProgressLine()
     if not task or task in plans.TASKS:
         given = {name.replace("__", "."): value for name, value in values.items()}
         plan = plans.plan_finetuning(folder, train, evaluate, task, workdir, given)
-        for line in plan.lines:
-            listener.line(line)
-        return _train(plan.config, workdir, listener=listener)
+        return _carry_out(plan, workdir, listener)
     config = get_config(task)
     if "source" in config.data:
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(plans.TASKS)}.")
@@ -199,8 +197,8 @@ def adapt(
     """Continues the pre-training of a model on a text, and returns the new one.
 
     The form of the text is found out; rows, length, steps and rate follow from the model and the
-    text: docs/pretraining.md has the rules. `listener.line` receives them with the reasons. The
-    held-out text is evaluated before the first step too: `history["validation"]`, step 0.
+    text: docs/pretraining.md has the rules. They are printed with the reasons, or sent to
+    `listener.line`. The held-out text is evaluated before the first step too, at step 0.
 
     Args:
       model: a model or its folder; a workdir or another program's.
@@ -218,11 +216,15 @@ def adapt(
     folder = model.folder if isinstance(model, Model) else os.fspath(model)
     text, evaluate = os.fspath(text), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
-    listener = listener or ProgressLine()
     given = {name.replace("__", "."): value for name, value in values.items()}
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given)
+    return _carry_out(plan, workdir, listener)
+
+
+def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:
+    """Trains; what was chosen and why goes to the listener or, without one, is printed."""
     for line in plan.lines:
-        listener.line(line)
+        (listener.line if listener else print)(line)
     return train(plan.config, workdir, listener=listener)
 
 

@@ -211,7 +211,7 @@ class LabelledConfig(Group):
     label_separator: str = setting("")
     # Multiple choice: columns of the endings, in order.
     endings: tuple[str, ...] = setting(())
-    # A row of GLUE or CHINESE in data/labelled/text_tasks.py, which defines columns and labels;
+    # A row of GLUE or CHINESE in data/labelled/published_sets.py, which defines columns and labels;
     # msra_ner, whose words are characters; cmrc2018, which has its own scores.
     published: str = setting("")
     # A vocab.txt or .model file; empty: the one of `init_from`.
