@@ -221,8 +221,7 @@ def _tsv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
 def _separator(path: str) -> str:
     """Returns the separator of a CSV: "," or, if its first line has none, ";" or a tab."""
     first = next((line for _, line in read_lines(path, Counter()) if line.strip()), "")
-    first = _QUOTED.sub("", first)
-    return next((mark for mark in ",;\t" if mark in first), ",")
+    return next((mark for mark in ",;\t" if mark in _QUOTED.sub("", first)), ",")
 
 
 def _csv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
