@@ -79,9 +79,10 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     lines = [" ".join(rng.choices(words, k=5)) + " ." for _ in range(600)]
     documents = ["\n".join(lines[n : n + 6]) for n in range(0, 600, 6)]
     (tmp_path / "corpus.txt").write_text("\n\n".join(documents))
-    for name in ("train", "dev"):
-        rows = [f"{line}\t{rng.choice(words[-2:])}" for line in lines[:40]]
-        (tmp_path / f"{name}.tsv").write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "new.txt").write_text("\n\n".join(documents[:30]))
+    rows = [f"{line}\t{rng.choice(words[-2:])}" for line in lines[:40]]
+    (tmp_path / "train.tsv").write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
     get_config = bert_jax.get_config
     sizes = {"prng_impl": tiny.PRNG_IMPL, "eval__every": "4", "log__every": "2"}
     corpus = {
@@ -99,7 +100,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 7
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
     assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 2

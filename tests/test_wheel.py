@@ -149,6 +149,6 @@ def test_a_foreign_folder_is_imported_finetuned_and_predicts(run, pretrained):
     command(run, "train", *words, "--config.prng_impl=threefry2x32")
     results = json.loads((run.folder / "mrpc" / "results.json").read_text())
     assert {"f1", "accuracy"} <= results["eval"].keys()
-    command(run, "predict", "--workdir=mrpc", "--input=dev.tsv", "--output=answers.jsonl")
+    command(run, "predict", "dev.tsv", "--model=mrpc", "--output=answers.jsonl")
     answers = (run.folder / "answers.jsonl").read_text().splitlines()
     assert len(answers) == 16 and all(map(json.loads, answers))

@@ -83,7 +83,7 @@ def test_the_machine_is_named():
         (["prepare", "--config.steep=1"], "no configuration field 'steep'"),
         (["finetune"], "config.init_from is missing: a folder of Hugging"),
         (["finetune", "--config=configs/nothing.py"], "there is no such file, neither in"),
-        (["inference", "--workdir=x"], "--input is missing: a file with a text a line"),
+        (["inference", "--model=x"], "--input is missing: a file with a text a line"),
     ],
 )
 def test_invalid_words_after_benchmark_are_refused(words, message):

@@ -261,8 +261,8 @@ def test_a_configuration_file_that_cannot_be_used(content, message, tmp_path):
     "content, message",
     [
         (None, "holds no run: there is no config.json in it"),
-        ("{", "config.json is corrupt .*: give .* with --config"),
-        ("[]", "config.json is corrupt .*: give .* with --config"),
+        ("{", "config.json is corrupt .*: train again with --config"),
+        ("[]", "config.json is corrupt .*: train again with --config"),
         ('{"model_type": "bert"}', "is not a workdir: .*convert from_hf"),
     ],
 )
