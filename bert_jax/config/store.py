@@ -66,7 +66,7 @@ def load(workdir: str) -> RunConfig:
     """Returns the configuration in workdir/config.json.
 
     Raises:
-      UserError: there is none, it is corrupt, or it is another program's.
+      UserError: there is none, it is corrupt, or it is that of another program or version.
     """
     path = pathlib.Path(workdir, NAME)
     if not path.is_file():
@@ -74,6 +74,10 @@ def load(workdir: str) -> RunConfig:
     check_workdir(workdir)
     try:
         return parse(json.loads(path.read_text()))
+    except UserError as error:
+        raise UserError(
+            f"{path} does not fit this version of the program ({error}): train again with --config."
+        ) from None
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
         raise UserError(
             f"{path} is corrupt ({error}): train again with --config, which writes it."

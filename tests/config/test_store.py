@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from bert_jax.config import store
+from bert_jax.files.errors import UserError
 
 
 def test_a_saved_configuration_is_loaded_with_its_tuples(make_config, tmp_path):
@@ -64,6 +65,14 @@ def test_a_changed_model_is_a_difference(make_config):
 def test_a_corrupt_file(content, tmp_path):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ValueError, match=r"config.json is corrupt \(.*\): train again with"):
+        store.load(str(tmp_path))
+
+
+def test_a_file_of_another_version(make_config, tmp_path):
+    values = make_config().to_dict()
+    del values["seed"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"this version of the program \(config.seed is missing"):
         store.load(str(tmp_path))
 
 
