@@ -64,7 +64,7 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     Raises:
       UserError: a field does not exist, or its type is another.
     """
-    dotted = {name.replace("__", "."): value for name, value in values.items()}
+    dotted = _dotted(values)
     for name in dotted:
         type_of(config, name)  # raises UserError for a name that does not exist
     try:
@@ -72,6 +72,11 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     except TypeError as error:
         raise UserError(f"The configuration cannot be used: {error}") from None
     return config
+
+
+def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of fields by dotted name, given with "__" in place of dots."""
+    return {name.replace("__", "."): value for name, value in values.items()}
 
 
 class ProgressLine(Listener):
@@ -176,7 +181,7 @@ def finetune(
     train, evaluate = os.fspath(train), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or plans.default_workdir(train)
     if not task or task in plans.TASKS:
-        given = {name.replace("__", "."): value for name, value in values.items()}
+        given = _dotted(values)
         plan = plans.plan_finetuning(folder, train, evaluate, task, workdir, given)
         return _carry_out(plan, workdir, listener)
     config = get_config(task)
@@ -216,7 +221,7 @@ def adapt(
     folder = model.folder if isinstance(model, Model) else os.fspath(model)
     text, evaluate = os.fspath(text), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
-    given = {name.replace("__", "."): value for name, value in values.items()}
+    given = _dotted(values)
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given)
     return _carry_out(plan, workdir, listener)
 

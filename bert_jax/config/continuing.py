@@ -15,11 +15,10 @@ import dataclasses
 import math
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.config.recipe import Recipe
+from bert_jax.config.recipe import Recipe, scaled_rate
 
-# Of a hidden size of 768 (Sun et al. 2019).
-_RATE, _SIZE = 5e-5, 768
-_MAX_RATE = 1e-3
+# Of BERT-Base (Sun et al. 2019).
+_RATE = 5e-5
 _LENGTH = 128
 _BATCH, _MIN_BATCH = 32, 8
 # A pass over the text has at least this many steps, if the batch can be smaller.
@@ -140,13 +139,13 @@ def _length(trained: Trained) -> tuple[int, str]:
 
 
 def _rate(trained: Trained, batch: int) -> tuple[float, str]:
-    if peak := trained.learning_rate:
-        rate = peak * min(1.0, (batch / trained.batch_size) ** 0.5)
-        why = f"up to the peak of its pre-training again, {peak:g} (Gupta et al. 2023)"
-        if batch < trained.batch_size:
-            why += f", times the root of {batch}/{trained.batch_size} (Malladi et al. 2022)"
-    else:
+    if not (peak := trained.learning_rate):
         size = trained.model.hidden_size
-        rate = min(_MAX_RATE, _RATE * (_SIZE / size) ** 2)
-        why = f"hidden size {size:,} (Sun et al. 2019: {_RATE:g} for {_SIZE})"
+        return scaled_rate(
+            _RATE, size
+        ), f"hidden size {size:,} (Sun et al. 2019: {_RATE:g} for 768)"
+    rate = peak * min(1.0, (batch / trained.batch_size) ** 0.5)
+    why = f"up to the peak of its pre-training again, {peak:g} (Gupta et al. 2023)"
+    if batch < trained.batch_size:
+        why += f", times the root of {batch}/{trained.batch_size} (Malladi et al. 2022)"
     return float(f"{rate:.1e}"), why

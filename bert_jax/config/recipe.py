@@ -59,7 +59,7 @@ def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> R
     }
     if model.get("name") in _WITH_RECIPE:
         return recipe
-    rate = learning_rate(model)
+    rate = scaled_rate(_RATE, model["hidden_size"])
     recipe |= {
         "optimizer.learning_rate": (
             rate,
@@ -96,9 +96,14 @@ def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) 
     return {"max_length": (length, reason)}
 
 
-def learning_rate(model: Mapping[str, Any]) -> float:
-    """Returns the peak rate for fine-tuning an encoder, with two significant digits."""
-    return float(f"{min(_MAX_RATE, _RATE * (_SIZE / model['hidden_size']) ** 2):.1e}")
+def scaled_rate(rate: float, hidden_size: int) -> float:
+    """Returns the peak rate for a hidden size, with two significant digits.
+
+    Args:
+      rate: the peak rate for BERT-Base, whose hidden size is 768.
+      hidden_size: hidden size of the encoder.
+    """
+    return float(f"{min(_MAX_RATE, rate * (_SIZE / hidden_size) ** 2):.1e}")
 
 
 def describe(recipe: Recipe) -> Iterator[str]:

@@ -44,7 +44,7 @@ class TextForm:
 
     Attributes:
       fields: name of a field of `config.data` -> its value, and the reason.
-      sentences: those of the sample.
+      sentences: sentences of the sample.
       scale: size of the text divided by that of the sample.
       num_documents: estimated documents of the whole text.
     """

@@ -38,7 +38,7 @@ def held_out_split(config: DataConfig, manifest: Manifest) -> tuple[Manifest, st
 
     Args:
       config: configuration of the data.
-      manifest: that of the corpus.
+      manifest: manifest of the corpus.
     """
     if config.held_out:
         return Manifest.load(os.path.join(manifest.folder, _FOLDER)), TRAIN

@@ -14,6 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from bert_jax.data.labelled.conll import is_conll
@@ -58,6 +59,8 @@ _SHEETS = (".xlsx", ".xls", ".ods", ".parquet")
 _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
 # Characters of a text, in the mean; shorter ones are names or titles.
 _MIN_PROSE = 25
+# Rows and lines that are read to find out the form of a file.
+_MAX_ROWS = 1000
 # A header's cells are names: they are short.
 _MAX_NAME = 40
 
@@ -137,7 +140,7 @@ def _of_words(path: str) -> Detection | None:
         return Detection("tagging", "a word and its tag a line")
     if _form_or_none(path) == "csv":
         return None
-    lines = [line for (_, line), _ in zip(read_lines(path, Counter()), range(1000), strict=False)]
+    lines = [line for _, line in islice(read_lines(path, Counter()), _MAX_ROWS)]
     while lines and not lines[-1].strip():
         lines.pop()
     widths = {len(line.split()) for line in lines if line.strip()}
@@ -187,7 +190,7 @@ def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
     """Returns the rows of a table, and whether it has a header."""
     has_header = not isinstance(parse_column(str(given.get("data.text_a", ""))), int)
     if has_header and form_of(path) != "json":
-        cells = [list(row.values()) for _, row in _some(path, has_header=False)]
+        cells = [list(row.values()) for _, row in _first_rows(path)]
         has_header = bool(given.get("data.text_a")) or _is_header(cells)
     rows = [row for _, row in read_rows(path, Counter(), has_header)]
     if not rows:
@@ -195,11 +198,9 @@ def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
     return rows, has_header
 
 
-def _some(path: str, has_header: bool) -> Iterator[tuple[str, Row]]:
-    """Yields the first rows of a table, which broken ones may end."""
-    rows = read_rows(path, Counter(), has_header, leave_out_broken_rows=True)
-    for _, row in zip(range(1000), rows, strict=False):
-        yield row
+def _first_rows(path: str) -> Iterator[tuple[str, Row]]:
+    """Yields the first rows of a table, the header among them; broken rows are left out."""
+    return islice(read_rows(path, Counter(), False, leave_out_broken_rows=True), _MAX_ROWS)
 
 
 def _is_header(cells: Sequence[Sequence[str]]) -> bool:

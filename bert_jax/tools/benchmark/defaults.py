@@ -59,7 +59,7 @@ def run(
     Args:
       model: folder of a model; only one of Hugging Face is compared with Trainer.
       files: to train on, and to evaluate on.
-      task: as for `finetune`.
+      task: task of the file, a value of --task of `finetune`; "": to be found out.
       overrides: fields that differ from the settings, on all sides of our program.
       grid: learning rates, and numbers of epochs.
       seeds: runs of each setting.

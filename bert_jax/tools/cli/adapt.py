@@ -14,7 +14,7 @@ continues a run that was stopped.
 
 import argparse
 
-from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag, prepare_process
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
@@ -28,10 +28,7 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    from bert_jax.devices import allocator, compilation_cache
-
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
+    prepare_process(flags.compilation_cache)
     from bert_jax.adaptation import default_workdir, plan_adaptation
     from bert_jax.tasks import find_task
 

@@ -330,16 +330,27 @@ def resolve(
 # ------------------------------------------------------------------ runs and their models
 
 
+def prepare_process(cache: str) -> None:
+    """Prepares the memory and the compiled programs of this process. Imports jax.
+
+    Args:
+      cache: value of --compilation_cache.
+    """
+    from bert_jax.devices import allocator, compilation_cache
+
+    allocator.keep_freed_memory()
+    compilation_cache.use(cache)
+
+
 def start_run(flags: argparse.Namespace) -> None:
     """Prepares this process for a run and connects it with the others. Imports jax.
 
     Args:
       flags: the parsed flags, RUN among them.
     """
-    from bert_jax.devices import allocator, compilation_cache, processes
+    prepare_process(flags.compilation_cache)
+    from bert_jax.devices import processes
 
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
     processes.start(flags.coordinator, flags.num_processes, flags.process_id)
 
 

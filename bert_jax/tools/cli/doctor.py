@@ -19,7 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.tools.cli.command_line import CACHE, CONFIG, Flag, read_config
+from bert_jax.tools.cli.command_line import CACHE, CONFIG, Flag, prepare_process, read_config
 from bert_jax.tools.doctor import machine
 from bert_jax.tools.doctor.finding import LEVELS, Finding
 
@@ -47,10 +47,7 @@ def findings(flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     has_run = flags.config or flags.overrides or flags.workdir
     config = read_config(flags) if has_run else None
     yield from (("machine", finding) for finding in machine.before_jax(flags.workdir))
-    from bert_jax.devices import allocator, compilation_cache
-
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
+    prepare_process(flags.compilation_cache)
     yield from (("machine", finding) for finding in machine.devices())
     if config is not None:
         from bert_jax.tools.doctor.examine import examine

@@ -15,7 +15,7 @@ that was stopped.
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag, prepare_process
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
@@ -30,10 +30,7 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    from bert_jax.devices import allocator, compilation_cache
-
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
+    prepare_process(flags.compilation_cache)
     from bert_jax.plans import default_workdir, plan_finetuning
     from bert_jax.tools.doctor.data import check_labelled, check_rate
     from bert_jax.training.open import open_run

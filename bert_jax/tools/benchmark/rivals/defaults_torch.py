@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import transformers
 
-from bert_jax.tools.benchmark.rivals.finetune_torch_tasks import TASKS
+from bert_jax.tools.benchmark.rivals.finetune_torch_tasks import open_task
 
 
 def build(config: dict[str, Any], seeds: Sequence[int]) -> Callable[[], dict[str, float]]:
@@ -25,11 +25,7 @@ def build(config: dict[str, Any], seeds: Sequence[int]) -> Callable[[], dict[str
 
 def _run(config: dict[str, Any], seed: int) -> float:
     transformers.set_seed(seed)
-    folder, data = config["init_from"], config["data"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    task = TASKS[config["task"]](config, tokenizer)
-    train, held_out = (task.read(data[name]) for name in ("train", "eval"))
-    model = task.model_class.from_pretrained(folder, **task.set_labels(train))
+    task, tokenizer, model, train, held_out = open_task(config)
     rows, _ = task.encode(train)
     held_out_rows, plan = task.encode(held_out)
     with tempfile.TemporaryDirectory() as output:

@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from bert_jax.tools.benchmark.rivals import DEVICE, autocast
-from bert_jax.tools.benchmark.rivals.finetune_torch_tasks import TASKS
+from bert_jax.tools.benchmark.rivals.finetune_torch_tasks import open_task
 
 # Fraction of the steps that the measurement of speed leaves out, as in our program.
 _WARM_UP = 0.1
@@ -25,11 +25,7 @@ def _run(config: dict[str, Any], seed: int) -> dict[str, float]:
     """Trains once."""
     start = time.perf_counter()
     torch.manual_seed(seed)
-    folder, data = config["init_from"], config["data"]
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    task = TASKS[config["task"]](config, tokenizer)
-    train, held_out = (task.read(data[name]) for name in ("train", "eval"))
-    model = task.model_class.from_pretrained(folder, **task.set_labels(train))
+    task, tokenizer, model, train, held_out = open_task(config)
     torch.nn.Module.to(model, DEVICE)
     collate, size = task.collator_class(tokenizer), config["global_batch_size"]
     rows, _ = task.encode(train)

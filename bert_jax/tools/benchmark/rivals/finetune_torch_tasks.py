@@ -233,4 +233,18 @@ def _positions(example: Question, offsets: list[Any]) -> tuple[int, int]:
     return inside[0], inside[-1]
 
 
+def open_task(config: dict[str, Any]) -> tuple[Any, Any, Any, list[Any], list[Any]]:
+    """Returns the task of a configuration, its tokenizer and model, and the examples of its files.
+
+    Returns:
+      The task, the tokenizer, the model, and the examples to train on and to evaluate on.
+    """
+    folder, data = config["init_from"], config["data"]
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    task = TASKS[config["task"]](config, tokenizer)
+    train, held_out = (task.read(data[name]) for name in ("train", "eval"))
+    model = task.model_class.from_pretrained(folder, **task.set_labels(train))
+    return task, tokenizer, model, train, held_out
+
+
 TASKS = {"tagging": Tagging, "classification": Classification, "span": Span}
