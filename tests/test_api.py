@@ -60,6 +60,12 @@ def read_lines(path: pathlib.Path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
+def metrics_of(workdir: pathlib.Path) -> list[dict]:
+    """Returns the metrics of a run, without its speed."""
+    rows = read_lines(workdir / "metrics.jsonl")
+    return [{name: row[name] for name in row if name != "speed"} for row in rows]
+
+
 def make_config(files: pathlib.Path, **values):
     return bert_jax.get_config(
         "tiny",
@@ -123,10 +129,7 @@ def test_training_is_that_of_the_command(model, files, tmp_path):
     values = [f"--config.{n}={v}" for n, v in given.items() if default[n] != v]
     argv = ["train", "--config=configs/tiny.py", f"--workdir={tmp_path}", *values]
     run_command(argv)
-    ours, commands = map(read_lines, (files / "run/metrics.jsonl", tmp_path / "metrics.jsonl"))
-    for row in (*ours, *commands):
-        row.pop("speed", None)
-    assert ours == commands
+    assert metrics_of(files / "run") == metrics_of(tmp_path)
 
 
 def test_a_preset_yields_to_fields_that_were_set(files):
@@ -256,12 +259,7 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
             *flags,
         ]
     )
-    ours, commands = (
-        read_lines(tmp_path / name / "metrics.jsonl") for name in ("ours", "commands")
-    )
-    for row in (*ours, *commands):
-        row.pop("speed", None)
-    assert ours == commands
+    assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
 
 def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
@@ -295,12 +293,7 @@ def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
     command = ["adapt", text, f"--model={model.folder}", f"--workdir={tmp_path / 'commands'}"]
     for _ in range(2):
         run_command([*command, *flags])
-        ours, commands = (
-            read_lines(tmp_path / name / "metrics.jsonl") for name in ("ours", "commands")
-        )
-        for row in (*ours, *commands):
-            row.pop("speed", None)
-        assert ours == commands
+        assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
 
 def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp_path):

@@ -1,4 +1,4 @@
-"""Predictions as lines for people, by the fields that they have."""
+"""Predictions as readable lines, by the fields that they have."""
 
 import json
 from collections.abc import Iterator, Mapping
