@@ -86,7 +86,8 @@ def make_task(
         never_masked=(0, 2, 3),
         is_continuation=tuple(i % 3 == 0 and i > 4 for i in range(model.vocab_size)),
     )
-    return Pretraining(model, next_sentence, rule, predictions_per_token=3 / sequence_length)
+    of_rows = {"sequence_length": sequence_length, "max_predictions": rule.max_predictions}
+    return Pretraining(model, next_sentence, rule, rule.mask_id, **of_rows)
 
 
 def make_batch(batch_size: int, sequence_length: int = 16, seed: int = 0) -> dict[str, np.ndarray]:

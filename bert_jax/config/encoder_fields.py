@@ -70,6 +70,11 @@ class EncoderConfig(Group):
         return False
 
     @property
+    def has_copy_head(self) -> bool:
+        """Whether masked tokens may be copied from their example."""
+        return False
+
+    @property
     def is_causal(self) -> bool:
         """Whether no position attends to a later one."""
         return False
@@ -117,6 +122,9 @@ class TransformerConfig(EncoderConfig):
     global_every: int = setting(0, minimum=0)
     # Feed-forward sub-layer: plain, gated (Shazeer 2020).
     feed_forward: str = setting("plain", choices=("plain", "gated"))
+    # Whether masked tokens may also be copied from their example: a pointer to its tokens, mixed
+    # with the softmax over the vocabulary by a gate. Only masked-LM pre-training has this head.
+    copy_head: bool = setting(False)
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
     # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores
     # no probabilities; einsum on other devices). Only einsum can apply dropout to probabilities or
@@ -132,6 +140,11 @@ class TransformerConfig(EncoderConfig):
     # without it: faster to compile. Dropout draws other bits, and in bfloat16 embeddings without a
     # norm are rounded.
     scan_layers: bool = setting(False)
+
+    @property
+    def has_copy_head(self) -> bool:
+        """Whether masked tokens may be copied from their example."""
+        return self.copy_head
 
     @property
     def is_causal(self) -> bool:
@@ -156,6 +169,11 @@ class TransformerConfig(EncoderConfig):
         self._check_positions()
         self._check_window()
         self._check_attention()
+        if self.copy_head and self.is_causal:
+            raise UserError(
+                "copy_head=True copies masked tokens, and attention_pattern='causal' predicts next"
+                " ones: set copy_head=False."
+            )
         if not self.first_layer_norm and self.norm_place != "pre":
             raise UserError("first_layer_norm=False needs norm_place='pre'.")
         if self.scan_layers and (self.global_every or not self.first_layer_norm):

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
+from bert_jax.exchange.loaded import LoadedModel, check_heads, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
@@ -46,6 +46,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
       UserError: transformers has no class for the task, or not for a model with these settings.
     """
     # An encoder that transformers lacks is refused as a BERT.
+    check_heads(model)
     family = FAMILIES.get(model.config.model.name, FAMILIES["bert"])
     family.config.check(model.config.model.to_dict())
     name = family.find_class(model)

@@ -9,6 +9,7 @@ from flax import linen as nn
 
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import flatten
+from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays, ImportReport
 from bert_jax.models import complete_batch, make_encoder
@@ -62,6 +63,16 @@ class LoadedModel:
     def trained_params(self) -> Arrays:
         """The parameters that do not belong to `missing`."""
         return {path: x for path, x in self.params.items() if path not in self.missing}
+
+
+def check_heads(loaded: LoadedModel) -> None:
+    """Raises UserError for a model with a head that no other program can have."""
+    if any(path.startswith("copy_head/") for path in loaded.params):
+        raise UserError(
+            f"{loaded.source} was trained with config.model.copy_head=True: other programs have no"
+            " head that copies tokens, and its softmax alone predicts others. Train with"
+            " config.model.copy_head=False, or export a model fine-tuned from it."
+        )
 
 
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:

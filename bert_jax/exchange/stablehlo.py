@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.loaded import LoadedModel
+from bert_jax.exchange.loaded import LoadedModel, check_heads
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import CausalLMModel, PreTrainingModel
@@ -38,7 +38,7 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     """Writes the files of a model into an empty folder; returns the content of model.json.
 
     Raises:
-      UserError: for a task without language model.
+      UserError: for a task without language model, or a model with a copy head.
     """
     row = find_task(loaded.config.task)
     if not (row.fills_masks or row.reads_forward):
@@ -46,6 +46,7 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
             f"{loaded.source} was trained for {loaded.config.task!r}: to_stablehlo writes masked"
             " and causal language models; to_hf writes fine-tuned BERTs."
         )
+    check_heads(loaded)
     model = _portable_model(loaded.config, row.reads_forward)
     program = make_program(model, loaded.params)
     (folder / "model.stablehlo").write_bytes(program.serialize())

@@ -223,6 +223,11 @@ def _why_no_lens(model: TrainedModel) -> str:
         return (
             f"The model was trained for config.task={task!r}: it has no head that predicts words."
         )
+    if model.encoder.has_copy_head:
+        return (
+            "The model also copies tokens (config.model.copy_head=True), which the predictions of"
+            " its layers would leave out."
+        )
     if any(name.startswith("masked_lm/") for name in model.untrained):
         return "The weights were imported without a head that predicts words."
     return ""

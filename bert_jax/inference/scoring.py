@@ -141,6 +141,6 @@ def _forward(network: nn.Module, num_pieces: int, params: Any, batch: Any) -> di
     """float32[batch, masks] log-probabilities of the original pieces."""
     outputs: Any = network.apply({"params": params}, batch, deterministic=True)
     # The table of the model may have more rows than the vocabulary has pieces.
-    log_probs = jax.nn.log_softmax(outputs.masked_lm_logits[..., :num_pieces])
+    log_probs = outputs.log_probabilities(num_pieces)
     answers = batch["masked_lm_ids"][:, :, None]
     return {"mask_log_probabilities": jnp.take_along_axis(log_probs, answers, axis=2)[:, :, 0]}

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.models import make_encoder
+from bert_jax.models.copy_head import Copies, CopyHead
 from bert_jax.models.layers.cache import Cache
 from bert_jax.models.layers.dense import activate, dense, initializer, word_logits
 from bert_jax.models.layers.norm import layer_norm
@@ -21,6 +22,8 @@ HEAD_RULES: Rules = (
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
     (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),
+    (r"(^|/)copy_head/(query|key)/kernel$", PartitionSpec("fsdp")),
+    (r"(^|/)copy_head/((query|key)/bias|gate_kernel|gate_bias)$", PartitionSpec()),
     (r"(^|/)lstm_\d+_(forward|backward)/\w+/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)lstm_\d+_(forward|backward)/\w+/bias$", PartitionSpec()),
     (r"(^|/)((start_|end_)?transitions|scalar_mix/\w+)$", PartitionSpec()),
@@ -106,11 +109,24 @@ class PreTrainingOutputs:
       next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
         a model without next-sentence prediction.
       hidden: float[batch, seq, hidden], of the last layer.
+      copies: of a copy head, which is mixed with the softmax of the logits; None without one.
     """
 
     masked_lm_logits: jax.Array
     next_sentence_logits: jax.Array | None
     hidden: jax.Array
+    copies: Copies | None = None
+
+    def log_probabilities(self, num_words: int) -> jax.Array:
+        """float32[batch, predictions, words] of the first `num_words` words, which add up to 1."""
+        log_words = jax.nn.log_softmax(self.masked_lm_logits[..., :num_words])
+        return log_words if self.copies is None else self.copies.mix(log_words)
+
+    def probabilities(self, num_words: int) -> jax.Array:
+        """The exponentials of `log_probabilities`."""
+        if self.copies is None:
+            return jax.nn.softmax(self.masked_lm_logits[..., :num_words])
+        return jnp.exp(self.log_probabilities(num_words))
 
 
 class PreTrainingModel(nn.Module):
@@ -119,10 +135,12 @@ class PreTrainingModel(nn.Module):
     Attributes:
       model: the encoder's configuration.
       next_sentence: whether there is a pooler and a next-sentence head.
+      mask_id: id of [MASK], which a copy head does not copy; needed to apply one.
     """
 
     model: EncoderConfig
     next_sentence: bool
+    mask_id: int = -1
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> PreTrainingOutputs:
@@ -145,10 +163,13 @@ class PreTrainingModel(nn.Module):
         positions = batch["masked_lm_positions"][:, :, None]
         masked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
         scores = LMHead(model, name="masked_lm")(masked, encoder.word_embedding())
-        masked_lm_logits = scores.logits()
+        masked_lm_logits, copies = scores.logits(), None
+        if model.has_copy_head:
+            head = CopyHead(model, self.mask_id, name="copy_head")
+            copies = head(masked, encoded.hidden, batch)
         if pooled is not None:
             next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)
-        return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden)
+        return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden, copies)
 
 
 class CausalLMModel(nn.Module):

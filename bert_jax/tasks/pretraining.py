@@ -24,8 +24,10 @@ from bert_jax.config.phases import Phase, max_masks
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
+from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flops
 from bert_jax.tasks import losses, masking
+from bert_jax.tasks.copying import classify_copies
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import (
     Answer,
@@ -47,7 +49,8 @@ class Pretraining(Task):
     Attributes:
       next_sentence: whether next sentences are predicted.
       rule: masking on the device; None: the batches come with masks.
-      predictions_per_token: masked positions of a row divided by its length, for FLOPs.
+      mask_id: id of [MASK], for a copy head.
+      sequence_length, max_predictions: positions and slots of a row, for FLOPs.
       id_characters: number of characters of each id's piece, for bits per character; (): none.
       top_k: number of candidates for each mask in the answers; 0: there are no answers.
       num_pieces: size of the tokenizer; the model's table may have more rows.
@@ -55,13 +58,15 @@ class Pretraining(Task):
 
     next_sentence: bool = True
     rule: masking.MaskingRule | None = None
-    predictions_per_token: float = 0.0
+    mask_id: int = -1
+    sequence_length: int = 1
+    max_predictions: int = 0
     id_characters: tuple[int, ...] = ()
     top_k: int = 0
     num_pieces: int = 0
 
     def make_model(self) -> PreTrainingModel:
-        return PreTrainingModel(self.model, self.next_sentence)
+        return PreTrainingModel(self.model, self.next_sentence, self.mask_id)
 
     def example_batch(self) -> dict[str, jax.Array]:
         return example_batch() | {"masked_lm_positions": jnp.zeros((1, 1), jnp.int32)}
@@ -73,7 +78,11 @@ class Pretraining(Task):
 
     def losses(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
         ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        sums = losses.classify("masked_lm", outputs.masked_lm_logits, ids, weights)
+        logits, copies = outputs.masked_lm_logits, outputs.copies
+        if copies is None:
+            sums = losses.classify("masked_lm", logits, ids, weights)
+        else:
+            sums = classify_copies("masked_lm", logits, copies, ids, weights)
         if self.id_characters:  # a loss that can be compared between vocabularies
             characters = (jnp.asarray(self.id_characters, jnp.int32)[ids] * weights).sum()
             bits = sums["masked_lm_loss"].numerator / np.log(2)
@@ -89,15 +98,19 @@ class Pretraining(Task):
         """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
         if not self.top_k:
             return {}
-        logits = outputs.masked_lm_logits[..., : self.num_pieces]
-        probabilities, tokens = jax.lax.top_k(jax.nn.softmax(logits), self.top_k)
+        probabilities = outputs.probabilities(self.num_pieces)
+        probabilities, tokens = jax.lax.top_k(probabilities, self.top_k)
         answers = {"probabilities": probabilities, "tokens": tokens}
         if outputs.next_sentence_logits is not None:
             answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)
         return answers
 
     def head_flops_per_token(self) -> float:
-        return self.predictions_per_token * word_flops(self.model)
+        length, predictions = self.sequence_length, self.max_predictions
+        flops = predictions * word_flops(self.model)
+        if self.model.has_copy_head:
+            flops += copy_flops(self.model, length, predictions)
+        return flops / length
 
 
 def _masked_phrases(batch: Batch) -> Sum:
@@ -139,7 +152,8 @@ class PretrainingData(CorpusData):
                 " WordPiece vocabulary or a SentencePiece model, or train on next tokens"
                 " (configs/gpt.py)."
             )
-        task, pieces = Pretraining(model, self.next_sentence), len(tokenizer.pieces)
+        task = Pretraining(model, self.next_sentence, mask_id=tokenizer.mask_id)
+        pieces = len(tokenizer.pieces)
         if phase is None:
             return dataclasses.replace(task, top_k=min(self.top_k, pieces), num_pieces=pieces)
         if evaluate:
@@ -148,9 +162,8 @@ class PretrainingData(CorpusData):
         if self.data.mode == "dynamic":
             rule = self._masking_rule(tokenizer, phase, evaluate)
             task, max_predictions = dataclasses.replace(task, rule=rule), rule.max_predictions
-        return dataclasses.replace(
-            task, predictions_per_token=max_predictions / phase.sequence_length
-        )
+        length = phase.sequence_length
+        return dataclasses.replace(task, sequence_length=length, max_predictions=max_predictions)
 
     def _masking_rule(
         self, tokenizer: Tokenizer, phase: Phase, evaluate: bool

@@ -23,7 +23,7 @@ from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.workdir import open_model
 
 # Heads whose parameters must fit the configuration; another head of other sizes is replaced.
-_PRETRAINED_HEADS = ("masked_lm", "next_sentence")
+_PRETRAINED_HEADS = ("masked_lm", "next_sentence", "copy_head")
 _MAX_DIFFERENCES = 12
 
 

@@ -41,6 +41,11 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
         ),
         ({"lm_head": "untied"}, "lm_head='untied' must be one of transform, tied."),
         ({"norm": "batch_norm"}, "norm='batch_norm' must be one of layer_norm, rms_norm."),
+        (
+            {"copy_head": True, "attention_pattern": "causal"},
+            "copy_head=True copies masked tokens, and attention_pattern='causal' predicts next"
+            " ones: set copy_head=False.",
+        ),
         ({"first_layer_norm": False}, "first_layer_norm=False needs norm_place='pre'."),
         (
             {"global_every": 3},

@@ -169,6 +169,15 @@ def test_a_fine_tuned_model_has_attention_and_no_lens(classifier):
     np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
 
 
+def test_a_model_that_also_copies_has_no_lens(make_workdir):
+    reader = AttentionReader(open_model(make_workdir(model__copy_head=True)))
+    assert "lens_tokens" not in reader.read(reader.encode(PAIR))
+    assert reader.no_lens == (
+        "The model also copies tokens (config.model.copy_head=True), which the predictions of its"
+        " layers would leave out."
+    )
+
+
 def test_a_text_without_masks_has_no_lens(reader):
     arrays = reader.read(reader.encode(Text("the list")))
     assert not reader.no_lens and "lens_tokens" not in arrays

@@ -1,6 +1,7 @@
 """Predictions of masked tokens, and models that cannot make them."""
 
 import json
+import math
 import pathlib
 
 import pytest
@@ -11,7 +12,7 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.training.evaluate import evaluate
-from tests.inference.conftest import open_model, predict_file
+from tests.inference.conftest import VOCABULARY, open_model, predict_file
 
 
 def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
@@ -33,6 +34,26 @@ def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):
     places = [[mask["position"] for mask in answer["masks"]] for answer in answers]
     assert places == [[2], [3, 5]]
     assert all(len(m["candidates"]) == 2 for answer in answers for m in answer["masks"])
+
+
+def test_what_a_copy_head_fills_in_and_scores_is_one_distribution(make_workdir):
+    """A workdir fills in masks from the probabilities of all words, and scores one at a time."""
+    predictor = open_model(make_workdir(model__next_sentence=False, model__copy_head=True))
+    texts = [Text("the [MASK] is the list"), Text("una [MASK] ##ble una"), Text("[MASK]")]
+    (filled,) = TaskPredictor(predictor, top_k=len(VOCABULARY)).predict(texts)
+    scorer = Scorer(predictor)
+    for text, answer in zip(texts, filled, strict=True):
+        (mask,) = answer["masks"]
+        found = {entry["token"]: entry["probability"] for entry in mask["candidates"]}
+        assert sum(found.values()) == pytest.approx(1, abs=1e-5)
+        for word in ("the", "list", "naive"):
+            (score,) = scorer.score([scorer.row(Text(text.text_a.replace("[MASK]", word)))])
+            (scored,) = (
+                entry["log_probability"]
+                for place, entry in enumerate(score["log_probabilities"])
+                if place == mask["position"] - 1
+            )
+            assert math.exp(scored) == pytest.approx(found[word], rel=1e-4)
 
 
 def test_an_untrained_next_sentence_head_predicts_nothing(make_workdir):

@@ -1,5 +1,6 @@
 """Numbers of parameters and FLOPs against closed forms, and the sharding of every parameter."""
 
+import dataclasses
 import re
 
 import jax
@@ -9,6 +10,7 @@ import pytest
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert
+from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_shapes
 from bert_jax.models.pooling import EncoderWithPooler
@@ -112,12 +114,12 @@ def test_flops_are_those_of_the_matrix_products(feed_forward):
     config = make_config(feed_forward=feed_forward, num_layers=3)
     batch = make_batch(config, batch=2, seq=24, predictions=5)
     encoder = MODELS["bert"].flops_per_token(config, 24)
+    heads = 48 * encoder + 10 * word_flops(config)
+    copying = dataclasses.replace(config, copy_head=True)
     for model, expected in (
         (Bert(config), 48 * encoder),
-        (
-            PreTrainingModel(config, next_sentence=False),
-            48 * encoder + 10 * word_flops(config),
-        ),
+        (PreTrainingModel(config, next_sentence=False), heads),
+        (PreTrainingModel(copying, next_sentence=False), heads + 2 * copy_flops(config, 24, 5)),
     ):
         params = parameter_shapes(model, batch)
         jaxpr = jax.make_jaxpr(lambda p, m=model: m.apply({"params": p}, batch, deterministic=True))

@@ -3,6 +3,7 @@
 | property | file |
 | --- | --- |
 | losses, metrics and gradients in double precision | test_losses |
+| losses of a copy head: those of the full mixture; nothing to copy | test_copying |
 | added losses: closed forms; gradients in microbatches and on a mesh | test_auxiliary |
 | masks: plain loops, shares, packed rows, meshes | test_masking, test_mask_units |
 | evaluations of pre-training have the same masks whatever training masks | test_pretraining |

@@ -24,7 +24,9 @@ from tests.tiny import make_batch, make_mesh, make_model, make_task
 MODEL = make_model(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
 CAUSAL = dataclasses.replace(MODEL, attention_pattern="causal", pad_vocab_to_multiple_of=48)
 MIX = HeadConfig(layers="mix_with_embeddings", pool="mean", lm_weight=1.0)
-PRETRAINING = make_task(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
+NO_DROPOUT = {"num_layers": 1, "dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+PRETRAINING = make_task(**NO_DROPOUT)
+COPYING = make_task(next_sentence=False, copy_head=True, **NO_DROPOUT)
 
 
 def z_loss(outputs, batch):
@@ -46,6 +48,7 @@ def make_choices() -> dict[str, np.ndarray]:
 # Name -> task, batch. The masks of pre-training differ from row to row.
 CASES = {
     "pretraining": (PRETRAINING, make_batch(8)),
+    "copy_head": (COPYING, make_batch(8)),
     "own_loss": (add_losses(PRETRAINING, {"z_loss": z_loss}), make_batch(8)),
     "choices": (MultipleChoice(CAUSAL, MIX), make_choices()),
     "head_losses": (
@@ -95,6 +98,7 @@ def assert_close(tree, other, **tolerance):
     "name, names",
     [
         ("own_loss", ("masked_lm_loss", "next_sentence_loss", "z_loss")),
+        ("copy_head", ("masked_lm_loss",)),
         ("head_losses", ("mix_l2_loss", "task_loss", "weighted_lm_loss")),
     ],
 )

@@ -32,7 +32,7 @@ def test_evaluations_mask_the_same_tokens_whatever_training_masks():
     usual = make_task(0.15, 0.15, evaluate=False)
     assert make_task(0.3, 0.0, evaluate=True).rule == make_task(0.3, 0.0, evaluate=False).rule
     evaluated = make_task(0.3, 0.15, evaluate=True)
-    assert evaluated.rule == usual.rule and evaluated.predictions_per_token == 10 / 64
+    assert evaluated.rule == usual.rule and evaluated.max_predictions == 10
     falling = make_task(0.15, 0.15, evaluate=True, final_prob=0.1)
     assert falling == make_task(0.15, 0.15, evaluate=True)
     batch = tiny.make_batch(4, 64)

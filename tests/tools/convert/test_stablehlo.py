@@ -142,6 +142,15 @@ def test_the_documented_code_runs_without_this_package(export, tmp_path):
     assert len(json.loads(done.stdout.replace("'", '"'))) == 5, done.stdout
 
 
+@pytest.mark.parametrize("form", [conversions.to_stablehlo, conversions.to_huggingface])
+def test_a_copy_head_is_refused(form, make_workdir, tmp_path):
+    heads = {"copy_head__gate_bias": (1,)}
+    workdir = make_workdir(heads=heads, model__copy_head=True)
+    with pytest.raises(ValueError, match="was trained with config.model.copy_head=True: other"):
+        form(str(workdir), str(tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+
+
 def test_other_tasks_are_refused(make_workdir, tmp_path):
     workdir = make_workdir(task="span", heads={"span__kernel": (16, 2), "span__bias": (2,)})
     with pytest.raises(ValueError, match="was trained for 'span': to_stablehlo writes masked"):
