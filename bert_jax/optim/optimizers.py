@@ -1,6 +1,5 @@
 """The optimizers: from the gradient to the direction of the update, weight decay included."""
 
-import math
 import re
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -8,10 +7,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-import optax.contrib
 
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices.trees import map_paths
+from bert_jax.optim.muon import scale_by_muon
 
 
 def bert_adam(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -95,12 +94,7 @@ def lamb(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def muon(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for the others.
-
-    Muon's direction is an orthogonal matrix: Nesterov momentum (0.95), five steps of Newton's and
-    Schulz's iteration. It is multiplied by 0.2 * sqrt(larger dimension), with which its root mean
-    square is that of Adam's, so that both take one learning rate (Liu et al. 2025, section 2.2).
-    """
+    """Muon (Jordan et al. 2024) for the matrices of the encoder's layers, AdamW for the others."""
 
     def kinds(params: Any) -> Any:
         in_layer = map_paths(lambda name: _is_layer_matrix(name, config.encoder), params)
@@ -110,10 +104,7 @@ def muon(config: OptimizerConfig) -> optax.GradientTransformation:
         )
 
     directions: dict[Hashable, optax.GradientTransformation] = {
-        "muon": optax.chain(
-            optax.contrib.scale_by_muon(weight_dimension_numbers=_two_dimensions),
-            optax.stateless(_match_adam),
-        ),
+        "muon": scale_by_muon(),
         "adam": optax.scale_by_adam(config.beta1, config.beta2, config.epsilon),
     }
     return optax.chain(optax.partition(directions, kinds), _decay(config))
@@ -121,16 +112,6 @@ def muon(config: OptimizerConfig) -> optax.GradientTransformation:
 
 def _is_layer_matrix(name: str, encoder: str) -> bool:
     return name.startswith(f"{encoder}/") and "/layer_" in name and name.endswith("/kernel")
-
-
-def _two_dimensions(updates: Any) -> Any:
-    return jax.tree.map(lambda _: optax.contrib.MuonDimensionNumbers(), updates)
-
-
-def _match_adam(updates: Any, params: Any) -> Any:
-    """Multiplies orthogonal matrices by 0.2 * sqrt(larger dimension)."""
-    del params
-    return jax.tree.map(lambda update: 0.2 * math.sqrt(max(update.shape)) * update, updates)
 
 
 # From the gradient to the direction of the update, before the learning rate.

@@ -130,65 +130,6 @@ def test_gpts_adam_leaves_matrices_that_a_pattern_names():
     assert not updates["table"].any() and not updates["bias"].any()
 
 
-LAYER_MATRIX = "bert/encoder/layer_0/output/kernel"
-
-
-@pytest.fixture
-def layer_params():
-    shapes = {
-        LAYER_MATRIX: (24, 16),
-        "bert/encoder/layer_0/output/bias": (16,),
-        "bert/embeddings/word_embeddings/embedding": (40, 16),
-        "classifier/kernel": (16, 3),
-    }
-    rng = np.random.default_rng(4)
-    return unflatten({n: rng.normal(size=s).astype(np.float32) for n, s in shapes.items()})
-
-
-def test_muon_makes_the_momentum_of_matrices_orthogonal_and_leaves_the_rest_to_adam(layer_params):
-    """The singular vectors are those of the momentum, the singular values near 1."""
-    values = {"learning_rate": 0.02, "weight_decay": 0.0, "clip_norm": 0.0, "no_decay": ()}
-    muon, adam = (
-        make_optimizer(make_config(name, "constant", **values), NUM_STEPS, 0)[0]
-        for name in ("muon", "adamw")
-    )
-    rng, momentum = np.random.default_rng(5), 0.0
-    state, adam_state = muon.init(layer_params), adam.init(layer_params)
-    for step in range(1, 6):
-        grads = jax.tree.map(lambda p: rng.normal(size=p.shape).astype(np.float32), layer_params)
-        updates, state = jax.jit(muon.update)(grads, state, layer_params)
-        others, adam_state = jax.jit(adam.update)(grads, adam_state, layer_params)
-        found, others = flatten(updates), flatten(others)
-        for name in found.keys() - {LAYER_MATRIX}:
-            np.testing.assert_allclose(found[name], others[name], rtol=1e-6, err_msg=name)
-        gradient = flatten(grads)[LAYER_MATRIX].astype(np.float64)
-        momentum = 0.95 * momentum + 0.05 * gradient
-        looked_ahead = 0.95 * momentum / (1 - 0.95 ** (step + 1))
-        looked_ahead += 0.05 * gradient / (1 - 0.95**step)
-        left, _, right = np.linalg.svd(looked_ahead, full_matrices=False)
-        direction = found[LAYER_MATRIX] / (-0.02 * 0.2 * math.sqrt(24))
-        in_their_basis = left.T @ direction @ right.T
-        singular = np.diag(in_their_basis)
-        np.testing.assert_allclose(in_their_basis, np.diag(singular), atol=1e-3)
-        assert (0.6 < singular).all() and (singular < 1.3).all()
-
-
-def test_the_first_step_of_muon_is_torchs(layer_params):
-    """Later ones differ: torch does not correct the bias of the momentum."""
-    torch = pytest.importorskip("torch")
-    values = {"learning_rate": 0.02, "weight_decay": 0.1, "clip_norm": 0.0, "no_decay": ()}
-    tx, _ = make_optimizer(make_config("muon", "constant", **values), NUM_STEPS, 0)
-    before, grads = flatten(layer_params)[LAYER_MATRIX], jax.tree.map(np.cos, layer_params)
-    updates, _ = tx.update(grads, tx.init(layer_params), layer_params)
-    theirs = torch.nn.Parameter(torch.tensor(before))
-    theirs.grad = torch.tensor(flatten(grads)[LAYER_MATRIX])
-    options = {"lr": 0.02, "weight_decay": 0.1, "adjust_lr_fn": "match_rms_adamw"}
-    torch.optim.Muon([theirs], **options).step()
-    moved, expected = flatten(updates)[LAYER_MATRIX], theirs.detach().numpy() - before
-    # torch iterates in bfloat16.
-    assert np.linalg.norm(moved - expected) < 0.02 * np.linalg.norm(expected)
-
-
 def test_lambs_direction_has_the_norm_of_its_parameter(params):
     """And the direction of AdamW; parameters that do not decay keep its length too."""
     values = {"weight_decay": 0.5, "clip_norm": 0.0}
