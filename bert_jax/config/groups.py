@@ -1,6 +1,7 @@
 """The groups of a run's configuration, other than its encoder and its data."""
 
 import dataclasses
+import math
 import re
 from typing import Any
 
@@ -35,6 +36,19 @@ def bad_phase_schedules(name: str, entries: tuple[Any, ...]) -> str:
         " each of config.phases, such as ((6e-3, 0.28), (4e-3, 0.13)): correct it, or () for one"
         " schedule over the whole run."
     )
+
+
+def _check_rates(name: str, entries: tuple[Any, ...]) -> None:
+    pairs = [entry for entry in entries if isinstance(entry, tuple) and len(entry) == 2]
+    if len(pairs) < len(entries) or not all(
+        isinstance(pattern, str) and type(factor) in (int, float) and 0 <= factor < math.inf
+        for pattern, factor in pairs
+    ):
+        raise UserError(
+            f"{name}={entries!r} are not pairs of a regular expression and a factor of at least 0,"
+            ' such as (("embedding", 0.5), ("scale$", 3.0)): correct it, or () for none.'
+        )
+    _check_patterns(name, tuple(pattern for pattern, _ in pairs))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,6 +86,9 @@ class OptimizerConfig(Group):
     no_decay: tuple[str, ...] = setting(("layer_norm", "bias"), check=_check_patterns)
     # Factor of the learning rate from each layer to the layer below; 1: none.
     layer_decay: float = setting(1.0)
+    # Factors of the learning rate, weight decay included: (regular expression searched in a
+    # parameter's path, factor), ...; the first that matches decides; 0: not trained.
+    rates: tuple[tuple[str, float], ...] = setting((), check=_check_rates)
     # Freezes the embeddings and this many layers; 0: none.
     frozen_layers: int = setting(0, minimum=0, also=(-1, "all layers"))
     # Top-level name of the encoder's parameters.

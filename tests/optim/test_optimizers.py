@@ -13,6 +13,7 @@ import pytest
 
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices.trees import flatten, path_name, unflatten
+from bert_jax.files.errors import UserError
 from bert_jax.optim.make import make_optimizer
 from bert_jax.optim.optimizers import OPTIMIZERS, decay_mask
 from bert_jax.training.state import init_params
@@ -290,3 +291,50 @@ def test_frozen_parameters_do_not_count_in_the_norm_even_with_nan(deep_params):
     wild, _ = tx.update(grads, tx.init(deep_params), deep_params)
     jax.tree.map(np.testing.assert_array_equal, wild, calm)
     assert all(np.isfinite(update).all() for update in jax.tree.leaves(wild))
+
+
+# ------------------------------------------------------------------ by patterns
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_rates_are_those_of_the_first_pattern_and_multiply_those_of_the_layers(name, deep_params):
+    plain = updates_of(deep_params, make_config(name, layer_decay=0.8))
+    rates = (("layer_1/", 3), ("embedding$|^lstm", 0.5), ("bert", 2.0), ("scalar_mix", 0))
+    scaled = updates_of(deep_params, make_config(name, layer_decay=0.8, rates=rates))
+    factors = {
+        "bert/embeddings/word_embeddings/embedding": 0.5,
+        "bert/encoder/layer_1/output/bias": 3,
+        "classifier/kernel": 1,
+        "lstm_0_forward/hi/kernel": 0.5,
+        "scalar_mix/weights": 0,
+    }
+    for before, after in zip(plain, scaled, strict=True):
+        for path in DEPTHS:
+            expected = before[path] * factors.get(path, 2)
+            np.testing.assert_allclose(after[path], expected, rtol=1e-5, err_msg=path)
+
+
+def test_a_rate_whose_pattern_matches_no_parameter_is_refused_before_the_first_step(deep_params):
+    tx, _ = make_optimizer(make_config(rates=(("bert", 2.0), ("layer_12/", 3.0))), 10, 0)
+    message = (
+        r"config\.optimizer\.rates: 'layer_12/' matches none of the model's 10 parameters, whose"
+        r" paths look like bert/embeddings/\S+, bert/encoder/\S+, \S+: correct or remove it\."
+    )
+    with pytest.raises(UserError, match=message):
+        jax.eval_shape(tx.init, deep_params)
+
+
+@pytest.mark.parametrize(
+    "rates, message",
+    [
+        (("bias", 2.0), r"are not pairs of a regular expression and a factor of at least 0"),
+        ((("bias", -1.0),), r"\(\('bias', -1\.0\),\) are not pairs"),
+        ((("bias", math.nan),), "are not pairs"),
+        ((("bias", True),), "are not pairs"),
+        (((2.0, "bias"),), "are not pairs"),
+        ((("bias(", 1.0),), r"rates=\('bias\(',\) are no regular expressions: missing \)"),
+    ],
+)
+def test_malformed_rates_are_refused(rates, message):
+    with pytest.raises(UserError, match=message):
+        make_config(rates=rates)

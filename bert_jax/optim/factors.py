@@ -1,0 +1,110 @@
+"""Factors of the learning rate by the path of a parameter: its layer, patterns, frozen layers."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax.devices.trees import map_paths
+from bert_jax.files.errors import UserError
+
+
+def scale_by(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
+    """Multiplies each update by its own factor; a factor of 0 removes it, even if it is NaN.
+
+    Args:
+      factors_of: returns the factors of a tree of parameters; what it raises, the start of a run
+        raises.
+    """
+
+    def init(params: Any) -> optax.EmptyState:
+        factors_of(params)
+        return optax.EmptyState()
+
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        del params
+
+        def scale(update, factor):
+            return update * factor if factor else jnp.zeros_like(update)
+
+        return jax.tree.map(scale, updates, factors_of(updates)), state
+
+    return optax.GradientTransformation(init, update)
+
+
+def rate_factors(params: Any, rates: Sequence[tuple[str, float]]) -> Any:
+    """Returns the factor of each parameter's learning rate: that of the first pattern in its path.
+
+    Args:
+      params: the tree.
+      rates: (regular expression that is searched in a path, factor), ...; 1 where none matches.
+
+    Raises:
+      UserError: a pattern matches no parameter.
+    """
+    names = jax.tree.leaves(map_paths(str, params))
+    for pattern, _ in rates:
+        if not any(re.search(pattern, name) for name in names):
+            raise UserError(
+                f"config.optimizer.rates: {pattern!r} matches none of the model's {len(names)}"
+                f" parameters, whose paths look like {', '.join(names[:: -(-len(names) // 3)])}:"
+                " correct or remove it."
+            )
+
+    def factor(name: str) -> float:
+        return next((factor for pattern, factor in rates if re.search(pattern, name)), 1.0)
+
+    return map_paths(factor, params)
+
+
+def depth_factors(params: Any, layer_decay: float, encoder: str) -> Any:
+    """Returns the factor of each parameter's learning rate: layer_decay for each layer above it.
+
+    1 for the heads, layer_decay for the encoder's last layer, and so on down to the embeddings
+    (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").
+
+    Args:
+      params: the tree.
+      layer_decay: the factor from one layer to the one below it.
+      encoder: top-level name of the encoder's parameters.
+    """
+    depths = map_paths(lambda name: _depth(name, encoder), params)
+    top = 1 + max((depth for depth in jax.tree.leaves(depths) if depth != _ABOVE), default=0)
+
+    def factor(depth: int) -> float:
+        return layer_decay ** (0 if depth == _ABOVE else top - depth)
+
+    return jax.tree.map(factor, depths)
+
+
+def trained_mask(params: Any, frozen_layers: int, encoder: str) -> Any:
+    """Returns 1 for each parameter that is trained; 0 for the embeddings and the first layers.
+
+    Args:
+      params: the tree.
+      frozen_layers: number of layers; -1: all parameters of the encoder, its pooler included.
+      encoder: top-level name of the encoder's parameters.
+    """
+
+    def is_trained(name: str) -> int:
+        if frozen_layers == -1:
+            return int(not name.startswith(f"{encoder}/"))
+        depth = _depth(name, encoder)
+        return int(depth == _ABOVE or depth > frozen_layers)
+
+    return map_paths(is_trained, params)
+
+
+# The depth of heads and poolers.
+_ABOVE = -1
+
+
+def _depth(name: str, encoder: str) -> int:
+    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for heads and the pooler."""
+    if not name.startswith(f"{encoder}/") or name.startswith(f"{encoder}/pooler/"):
+        return _ABOVE
+    match = re.search(r"/layer_(\d+)/", name)
+    return int(match[1]) + 1 if match else 0
