@@ -55,6 +55,9 @@ class DataConfig(Group):
     masked_lm_prob: float = setting(0.15, below=1)
     # Masking rate at the last step, with linear decay (dynamic masks only); 0: constant rate.
     final_masked_lm_prob: float = setting(0.0, minimum=0, below=1, in_shards=False)
+    # With mask_rounding `row`: number of stages of a falling rate. They are equal parts of the run;
+    # each has the mean of its rates and a program of its own, whose slots are all used.
+    mask_stages: int = setting(1, in_shards=False)
     # Masking rate of evaluations with dynamic masks, so that runs with different rates can be
     # compared; 0: masked_lm_prob.
     eval_masked_lm_prob: float = setting(0.15, minimum=0, below=1, in_shards=False, free=True)
@@ -74,8 +77,12 @@ class DataConfig(Group):
     # Share of the chosen tokens that become a random token.
     random_share: float = setting(0.1, minimum=0)
     # Number of masked tokens among n, with p = masked_lm_prob. `half_even`: round(n * p), at least
-    # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently.
-    mask_rounding: str = setting("half_even", choices=("half_even", "stochastic", "bernoulli"))
+    # 1; `stochastic`: n * p rounded up or down at random; `bernoulli`: each token independently;
+    # `row`: exactly round(sequence length * p) of each row, padding or not, at most half of its
+    # tokens. Evaluations then round as `half_even` does.
+    mask_rounding: str = setting(
+        "half_even", choices=("half_even", "stochastic", "bernoulli", "row")
+    )
     # Maximum predictions of a sequence; 0: the largest number that mask_rounding gives.
     max_predictions_per_seq: int = setting(0, minimum=0, in_shards=False)
     # Maximum examples per row; with more than 1, short examples are packed into rows, and do not
@@ -119,11 +126,12 @@ class DataConfig(Group):
                 f"max_examples_per_row={self.max_examples_per_row} has no effect with"
                 f" config.data.segments={self.segments!r}, whose rows are full: set it to 1."
             )
-        if self.mask_rounding == "bernoulli" and self.masking != "subword":
+        if self.mask_rounding in ("bernoulli", "row") and self.masking != "subword":
             raise UserError(
-                "mask_rounding='bernoulli', which masks each token independently, needs"
-                f" config.data.masking='subword', not {self.masking!r}."
+                f"mask_rounding={self.mask_rounding!r} needs config.data.masking='subword', not"
+                f" {self.masking!r}: it chooses single tokens."
             )
+        self._check_exact()
 
     def _check_lexicon(self) -> None:
         """Refuses malformed weights, and a lexicon without its masking or the reverse."""
@@ -152,6 +160,33 @@ class DataConfig(Group):
                 f"final_masked_lm_prob={final} needs config.data.mode='dynamic', not"
                 f" {self.mode!r}, whose masks are drawn before the run: set it to 0."
             )
+
+    def _check_exact(self) -> None:
+        """Refuses numbers of masks that `row` or its stages cannot have."""
+        is_exact, final = self.mask_rounding == "row", self.final_masked_lm_prob
+        if is_exact and self.max_predictions_per_seq:
+            raise UserError(
+                f"max_predictions_per_seq={self.max_predictions_per_seq} has no effect with"
+                " config.data.mask_rounding='row', which takes it from config.data.masked_lm_prob:"
+                " set it to 0."
+            )
+        if is_exact and (final > 0) != (self.mask_stages > 1):
+            raise UserError(
+                f"mask_stages={self.mask_stages} does not fit config.data.final_masked_lm_prob="
+                f"{final}: with config.data.mask_rounding='row', a rate falls in two or more stages"
+                " (such as 3), and a constant one, 0, has 1."
+            )
+        if self.mask_stages > 1 and not is_exact:
+            raise UserError(
+                f"mask_stages={self.mask_stages} needs config.data.mask_rounding='row', not"
+                f" {self.mask_rounding!r}: set config.data.mask_stages=1 for a rate that falls at"
+                " each step."
+            )
+
+    def stage_rates(self) -> list[float]:
+        """Returns the masking rate of each stage: the mean of the linear decay within it."""
+        fall, stages = self.final_masked_lm_prob - self.masked_lm_prob, self.mask_stages
+        return [self.masked_lm_prob + fall * (n + 0.5) / stages for n in range(stages)]
 
     def _check_static(self) -> None:
         """Refuses static masks that the released program, which they reproduce, does not draw."""

@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -26,6 +26,8 @@ class Phase:
       batch_size: sequences of a step, over all devices.
       max_predictions_per_seq: masked positions of a sequence; 0 without masked-LM training.
       share: fraction of all steps.
+      data_step: step that trains on the first batch of the rows; it precedes first_step in all but
+        the first of several stages of masks.
     """
 
     sequence_length: int
@@ -34,6 +36,7 @@ class Phase:
     share: float
     first_step: int
     last_step: int
+    data_step: int = 0
 
 
 def check_phases(name: str, entries: tuple[Any, ...]) -> None:
@@ -62,12 +65,44 @@ def phase_bounds(shares: Iterable[float], steps: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(ends))
 
 
+def split_into_stages(
+    phases: Iterable[Phase], rates: Sequence[float], rounding: str, steps: int
+) -> tuple[Phase, ...]:
+    """Returns the phases, split where a stage of the masking rate ends, with its masks.
+
+    Args:
+      phases: phases of the run.
+      rates: masking rate of each stage; stages are equal parts of the run.
+      rounding: config.data.mask_rounding.
+      steps: steps of the run.
+    """
+    borders = [number / len(rates) for number in range(len(rates) + 1)]
+    parts, start = [], 0.0
+    for phase in phases:
+        stop = start + phase.share
+        for rate, (begin, end) in zip(rates, itertools.pairwise(borders), strict=True):
+            first, last = max(start, begin), min(stop, end)
+            if last - first < 1e-9:  # they do not overlap, but for errors of rounding
+                continue
+            part = dataclasses.replace(
+                phase,
+                max_predictions_per_seq=max_masks(phase.sequence_length, rate, rounding),
+                share=last - first,
+                first_step=phase.first_step if first == start else round(first * steps),
+                last_step=phase.last_step if last == stop else round(last * steps),
+            )
+            parts.append(part)
+        start = stop
+    return tuple(parts)
+
+
 def max_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int:
     """Returns the largest number of masked tokens in a sequence, by config.data.mask_rounding.
 
     With `bernoulli` any number is possible; six standard deviations above the mean are allowed,
-    which fewer than one row in ten million exceeds. The others round the number of each example: up
-    by at most a half (`half_even`; an example has 3 tokens or more) or by less than 1.
+    which fewer than one row in ten million exceeds. `row` has exactly as many. The others round
+    the number of each example: up by at most a half (`half_even`; an example has 3 tokens or more)
+    or by less than 1.
 
     Args:
       length: tokens of the sequence.
@@ -76,6 +111,8 @@ def max_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int
       examples: maximum examples in the sequence.
     """
     mean = length * prob
+    if rounding == "row":
+        return max(1, min(round(mean), length // 2))
     if examples > 1 and rounding != "bernoulli":
         more = examples / 2 if rounding == "half_even" else examples
         return min(length, math.ceil(mean + max(more, examples * (1 - 3 * prob))))

@@ -25,7 +25,14 @@ from bert_jax.config.groups import (
     SoftmaxConfig,
     bad_phase_schedules,
 )
-from bert_jax.config.phases import Phase, check_phases, max_masks, phase_bounds, round_up
+from bert_jax.config.phases import (
+    Phase,
+    check_phases,
+    max_masks,
+    phase_bounds,
+    round_up,
+    split_into_stages,
+)
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 
@@ -98,7 +105,7 @@ class RunConfig(Group):
     def __post_init__(self):
         super().__post_init__()
         self._complete("model", dtype=self.dtype, prng_impl=self.prng_impl)
-        shares = tuple(phase.share for phase in self.make_phases(0))
+        shares = tuple(float(entry[1]) for entry in self.phase_entries)
         self._complete("optimizer", encoder=self.model.name, phase_shares=shares)
         self.check_run()
 
@@ -141,6 +148,7 @@ class RunConfig(Group):
                     share=share,
                     first_step=first,
                     last_step=last,
+                    data_step=first,
                 )
             )
         return tuple(phases)
@@ -296,6 +304,12 @@ class PretrainingConfig(RunConfig):
     def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
         return self.phases
 
+    def make_phases(self, steps: int) -> tuple[Phase, ...]:
+        phases, data = super().make_phases(steps), self.data
+        if data.mask_stages == 1:
+            return phases
+        return split_into_stages(phases, data.stage_rates(), data.mask_rounding, steps)
+
     def num_predictions(self, sequence_length: int) -> int:
         data = self.data
         return data.max_predictions_per_seq or max_masks(
@@ -314,6 +328,12 @@ class PretrainingConfig(RunConfig):
             raise UserError(
                 f"checkpoint.best_metric={best!r} is not measured with"
                 " config.model.next_sentence=False."
+            )
+        if self.data.mask_rounding == "row" and any(entry[3:] for entry in self.phases):
+            raise UserError(
+                f"phases={self.phases!r} has numbers of predictions, which"
+                " config.data.mask_rounding='row' takes from config.data.masked_lm_prob: leave"
+                " them out."
             )
         self._check_static_predictions()
 

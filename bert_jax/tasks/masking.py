@@ -3,7 +3,7 @@
 A pure function of (key, batch, rule). The procedure is the one of `create_masked_lm_predictions`
 in google-research/bert: of each example a fraction of the tokens, [CLS] and [SEP] counted, at
 least one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary.
-`MaskingRule.rounding` has two other definitions of that number of tokens, and the shares can be
+`MaskingRule.rounding` has other definitions of that number of tokens, and the shares can be
 changed.
 """
 
@@ -25,7 +25,7 @@ from bert_jax.tasks.mask_units import (
 )
 
 MASKINGS = ("subword", "whole_word", "span", "phrase")
-ROUNDINGS = ("half_even", "stochastic", "bernoulli")
+ROUNDINGS = ("half_even", "stochastic", "bernoulli", "row")
 # Lengths of spans, in words: geometric, cut at the longest (SpanBERT, Joshi et al. 2020, 3.1).
 SPAN_PROBABILITY = 0.2
 LONGEST_SPAN = 10
@@ -52,7 +52,9 @@ class MaskingRule:
         `half_even`: round(n * p), at least one, as in google-research/bert under Python 3;
         `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
         `bernoulli`: each candidate independently with probability p, so that any number is possible
-        (transformers, `DataCollatorForLanguageModeling`); for `subword` only.
+        (transformers, `DataCollatorForLanguageModeling`); for `subword` only;
+        `row`: `max_predictions` of each row, whatever its examples and their lengths, so that no
+        slot is empty; at most half of a row's candidates; for `subword` only.
       mask_share, keep_share, random_share: of the chosen tokens, those that become [MASK], stay,
         and become any id; at least 0, together 1.
       unit_weights: for `phrase`, the weights of units whose first token has the number 1, 2, ... in
@@ -77,8 +79,10 @@ class MaskingRule:
         for name, allowed in (("masking", MASKINGS), ("rounding", ROUNDINGS)):
             if (got := getattr(self, name)) not in allowed:
                 raise UserError(f"{name}={got!r} is none of {', '.join(allowed)}.")
-        if self.rounding == "bernoulli" and self.masking != "subword":
-            raise UserError(f"rounding='bernoulli' needs masking='subword', not {self.masking!r}.")
+        if self.rounding in ("bernoulli", "row") and self.masking != "subword":
+            raise UserError(
+                f"rounding={self.rounding!r} needs masking='subword', not {self.masking!r}."
+            )
         if self.final_prob > self.masked_lm_prob:
             raise UserError(
                 f"final_prob={self.final_prob} must be at most"
@@ -123,7 +127,10 @@ def mask_batch(
     if rule.final_prob:
         prob += (rule.final_prob - prob) * jnp.asarray(progress, jnp.float32)
     tokens = _properties(example_ids, is_candidate, num_examples, rule, prob, rounding_key)
-    if rule.rounding == "bernoulli":
+    limits = None
+    if rule.rounding == "row":
+        chosen, limits = is_candidate, (is_candidate.sum(1, keepdims=True) + 1) // 2
+    elif rule.rounding == "bernoulli":
         limit = prob * 2.0**32 if rule.final_prob else round(prob * 2**32)
         chosen = is_candidate & (order < jnp.asarray(limit, jnp.uint32))
     elif rule.masking == "subword":
@@ -134,7 +141,7 @@ def mask_batch(
         is_continuation = jnp.asarray(np.array(rule.is_continuation))[input_ids]
         chosen = _choose_words(order, span_key, tokens, is_continuation, rule)
 
-    positions, weights = _into_slots(chosen, order, rule.max_predictions)
+    positions, weights = _into_slots(chosen, order, rule.max_predictions, limits)
     true_ids = jnp.take_along_axis(input_ids, positions, axis=1)
     fate = jax.random.uniform(fate_key, positions.shape)
     random_ids = jax.random.randint(word_key, positions.shape, 0, rule.vocab_size, jnp.int32)
@@ -195,14 +202,18 @@ def _choose_tokens(order: jax.Array, tokens: Tokens) -> jax.Array:
     return jnp.take_along_axis(is_candidate & (rank < budget), jnp.argsort(turn, axis=1), axis=1)
 
 
-def _into_slots(chosen: jax.Array, order: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
+def _into_slots(
+    chosen: jax.Array, order: jax.Array, size: int, limits: jax.Array | None = None
+) -> tuple[jax.Array, jax.Array]:
     """Ascending positions of the chosen tokens, int32[batch, size], and which slots are in use.
 
-    Of more than `size` tokens the first in `order` are taken.
+    Of more than `size` tokens, or `limits`, int32[batch, 1], the first in `order` are taken.
     """
     length = chosen.shape[1]
     first = jnp.lexsort((order, ~chosen), axis=1)[:, :size]
     first = jnp.where(jnp.take_along_axis(chosen, first, axis=1), first, length)
+    if limits is not None:
+        first = jnp.where(jnp.arange(first.shape[1])[None] < limits, first, length)
     positions = jnp.sort(first, axis=1).astype(jnp.int32)
     positions = jnp.pad(positions, ((0, 0), (0, size - first.shape[1])), constant_values=length)
     in_use = positions < length

@@ -170,16 +170,15 @@ class PretrainingData(CorpusData):
     ) -> masking.MaskingRule:
         data, max_predictions = self.data, phase.max_predictions_per_seq
         prob, final_prob = data.masked_lm_prob, data.final_masked_lm_prob
+        is_exact = (rounding := data.mask_rounding) == "row"
+        if is_exact:  # the phase has the rate of its stage
+            final_prob = 0.0
         if evaluate:
             final_prob, eval_prob = 0.0, data.eval_masked_lm_prob or prob
-            if eval_prob != prob:
-                prob = eval_prob
-                max_predictions = max_masks(
-                    phase.sequence_length,
-                    prob,
-                    data.mask_rounding,
-                    data.max_examples_per_row,
-                )
+            rounding = "half_even" if is_exact else rounding
+            if is_exact or eval_prob != prob:
+                prob, per_row = eval_prob, data.max_examples_per_row
+                max_predictions = max_masks(phase.sequence_length, prob, rounding, per_row)
         return masking.MaskingRule(
             masked_lm_prob=prob,
             max_predictions=max_predictions,
@@ -188,7 +187,7 @@ class PretrainingData(CorpusData):
             mask_id=tokenizer.mask_id,
             never_masked=(tokenizer.cls_id, tokenizer.sep_id),
             is_continuation=tuple(tokenizer.is_continuation.tolist()),
-            rounding=data.mask_rounding,
+            rounding=rounding,
             mask_share=data.mask_share,
             keep_share=data.keep_share,
             random_share=data.random_share,

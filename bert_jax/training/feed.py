@@ -16,14 +16,14 @@ from bert_jax.training.run import Run
 
 def host_batch(run: Run, phase: Phase, step: int) -> Batch:
     """Returns this process's rows of the batch of step number `step`, as the data have them."""
-    rows, number = run.training_rows(phase), step - phase.first_step
+    rows, number = run.training_rows(phase), step - phase.data_step
     return rows.batch(number, *sharding.local_rows(run.mesh, rows.batch_rows(number)))
 
 
 def training_batches(run: Run, phase: Phase, step: int) -> Iterator[dict[str, jax.Array]]:
     """Yields the batches from step number `step` to the end of the phase, on the devices."""
     for number in range(step, phase.last_step):
-        batch_size = run.training_rows(phase).batch_rows(number - phase.first_step)
+        batch_size = run.training_rows(phase).batch_rows(number - phase.data_step)
         yield run.put_batch(host_batch(run, phase, number), batch_size)
 
 

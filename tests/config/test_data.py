@@ -31,7 +31,7 @@ FOR_MASKS = {
         ),
         (
             {"mask_rounding": "bernoulli", "masking": "whole_word"},
-            "mask_rounding='bernoulli', .* needs config.data.masking='subword', not 'whole_word'.",
+            "mask_rounding='bernoulli' needs config.data.masking='subword', not 'whole_word': it",
         ),
         (
             {"masking": "phrase"},
@@ -47,7 +47,27 @@ FOR_MASKS = {
         ),
         (
             {"mask_rounding": "bernoulli", "masking": "phrase", "lexicon": "names.txt"},
-            "mask_rounding='bernoulli', .* needs config.data.masking='subword', not 'phrase'.",
+            "mask_rounding='bernoulli' needs config.data.masking='subword', not 'phrase': it ch",
+        ),
+        (
+            {"mask_rounding": "row", "masking": "span"},
+            "mask_rounding='row' needs config.data.masking='subword', not 'span': it chooses",
+        ),
+        (
+            {"mask_rounding": "row", "max_predictions_per_seq": 20},
+            "max_predictions_per_seq=20 has no effect with config.data.mask_rounding='row', which",
+        ),
+        (
+            {"mask_rounding": "row", "final_masked_lm_prob": 0.1},
+            "mask_stages=1 does not fit config.data.final_masked_lm_prob=0.1: .* .such as 3",
+        ),
+        (
+            {"mask_rounding": "row", "mask_stages": 2},
+            "mask_stages=2 does not fit config.data.final_masked_lm_prob=0.0: .* .such as 3",
+        ),
+        (
+            {"mask_stages": 2, "final_masked_lm_prob": 0.1},
+            "mask_stages=2 needs config.data.mask_rounding='row', not 'half_even': set config.da",
         ),
         (
             {"mask_share": 0.9},

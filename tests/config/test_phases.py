@@ -85,8 +85,8 @@ def test_whole_epochs_are_whole_batches(epochs, make_config):
 
 def test_the_phases_of_the_paper(make_config):
     first, second = make_config().make_phases(1_000_000)
-    assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000)
-    assert dataclasses.astuple(second) == (512, 256, 77, 0.1, 900_000, 1_000_000)
+    assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000, 0)
+    assert dataclasses.astuple(second) == (512, 256, 77, 0.1, *(900_000, 1_000_000, 900_000))
 
 
 def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
@@ -107,6 +107,52 @@ def test_phases_follow_one_another_without_a_gap(steps, make_config):
     assert bounds[1:] == [p.last_step for p in phases]
     assert (bounds[0], bounds[-1]) == (0, steps)
     assert bounds == sorted(bounds)
+
+
+STAGES = {
+    "data.mask_rounding": "row",
+    "data.masked_lm_prob": 0.3,
+    "data.final_masked_lm_prob": 0.15,
+    "data.mask_stages": 3,
+}
+
+
+def test_stages_of_the_masking_rate_are_phases_that_go_on_with_the_rows(make_config):
+    """Thirds of the run with the mean rates 27.5, 22.5 and 17.5 %."""
+    config = make_config(phases=((64, 1.0),), **STAGES)
+    found = [(p.max_predictions_per_seq, p.first_step, p.data_step) for p in config.make_phases(9)]
+    assert found == [(18, 0, 0), (14, 3, 0), (11, 6, 0)]
+    config = make_config(phases=((128, 0.5), (512, 0.25), (64, 0.25)), **STAGES)
+    found = [
+        (p.sequence_length, p.max_predictions_per_seq, p.first_step, p.last_step, p.data_step)
+        for p in config.make_phases(120)
+    ]
+    assert found == [
+        (128, 35, 0, 40, 0),
+        (128, 29, 40, 60, 0),
+        (512, 115, 60, 80, 60),
+        (512, 90, 80, 90, 60),
+        (64, 11, 90, 120, 90),
+    ]
+    assert config.optimizer.phase_shares == (0.5, 0.25, 0.25)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 7])
+@pytest.mark.parametrize("shares", [(1.0,), (0.9, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.1,) * 10])
+def test_stages_follow_one_another_without_a_gap(shares, stages, make_config):
+    entries = tuple((32, share) for share in shares)
+    config = make_config(phases=entries, **{**STAGES, "data.mask_stages": stages})
+    for steps in (1, 10, 997):
+        phases = config.make_phases(steps)
+        bounds = [p.first_step for p in phases] + [phases[-1].last_step]
+        assert bounds[1:] == [p.last_step for p in phases]
+        assert (bounds[0], bounds[-1]) == (0, steps) and bounds == sorted(bounds)
+        assert math.isclose(sum(p.share for p in phases), 1)
+
+
+def test_stages_take_predictions_from_the_rate(make_config):
+    with pytest.raises(ValueError, match="has numbers of predictions, which .*mask_rounding='row'"):
+        make_config(phases=((64, 1.0, 8, 20),), **STAGES)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +182,12 @@ def test_fractions_must_add_up_to_one(shares, make_config):
 
 @pytest.mark.parametrize(
     "rounding, at_128, at_512, at_8",
-    [("half_even", 19, 77, 1), ("stochastic", 20, 77, 2), ("bernoulli", 44, 126, 8)],
+    [
+        ("half_even", 19, 77, 1),
+        ("stochastic", 20, 77, 2),
+        ("bernoulli", 44, 126, 8),
+        ("row", 19, 77, 1),
+    ],
 )
 def test_slots_for_the_max_masks(rounding, at_128, at_512, at_8, make_config):
     config = make_config(**{"data.mask_rounding": rounding, "phases": ((128, 0.9), (512, 0.1))})
@@ -156,4 +207,4 @@ def test_of_ten_million_rows_of_coins_not_one_overflows(length):
 
 def test_labelled_examples_have_no_predictions(make_labelled):
     (phase,) = make_labelled().make_phases(10)
-    assert dataclasses.astuple(phase) == (128, 32, 0, 1.0, 0, 10)
+    assert dataclasses.astuple(phase) == (128, 32, 0, 1.0, 0, 10, 0)

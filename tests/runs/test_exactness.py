@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.devices import processes
 from bert_jax.tools.listeners.make import training_listener
-from bert_jax.training import reporting
+from bert_jax.training import feed, reporting
 from bert_jax.training.listener import Listeners
 from bert_jax.training.train import train
 from tests.resuming import StopAfter, assert_same_run, assert_same_state, metrics_of, train_until
@@ -70,6 +70,31 @@ def test_a_modern_encoder_resumes_on_a_mesh(make_run):
     first = metrics_of(whole.workdir)[0]
     assert (first["step"], first["split"]) == (0, "validation")
     assert first["loss"] == pytest.approx(np.log(96), abs=0.1)
+
+
+def test_a_run_resumes_across_a_stage_of_the_masks(make_run):
+    """Programs with 8 and 5 slots a row, on the rows that a run without stages trains on."""
+    changes = {
+        "phases": ((32, 1.0),),
+        "data__dir": "",
+        "data__mask_rounding": "row",
+        "data__masked_lm_prob": 0.3,
+        "data__final_masked_lm_prob": 0.1,
+        "data__mask_stages": 2,
+        "steps": 6,
+    }
+    whole, run = make_run(**changes), make_run(**changes)
+    result = train(whole.config, str(whole.workdir))
+    for step in (2, 3, 4):
+        train_until(step, run.config, run.workdir)
+    train(run.config, str(run.workdir))
+    assert_same_run(run.workdir, whole.workdir)
+    phases = result.run.phases
+    assert [phase.max_predictions_per_seq for phase in phases] == [8, 5]
+    later = [feed.host_batch(result.run, phases[1], step)["input_ids"] for step in (3, 4, 5)]
+    rows = result.run.training[0]
+    expected = [rows.batch(step, 0, rows.batch_rows(step))["input_ids"] for step in (3, 4, 5)]
+    np.testing.assert_array_equal(later, expected)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(

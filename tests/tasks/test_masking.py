@@ -4,12 +4,12 @@ import collections
 import dataclasses
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax.tasks.masking import (
     LONGEST_SPAN,
-    ROUNDINGS,
     SPAN_PROBABILITY,
     MaskingRule,
     mask_batch,
@@ -103,6 +103,11 @@ def choose_by_hand(key, rows, rule):
     coins = jax.random.uniform(jax.random.fold_in(key, 4), (len(ids), examples + 1))
     chosen = np.zeros(ids.shape, bool)
     for row in range(len(ids)):
+        if rule.rounding == "row":
+            words = np.flatnonzero((example_ids[row] > 0) & ~np.isin(ids[row], (0, CLS, SEP)))
+            count = min(rule.max_predictions, (len(words) + 1) // 2)
+            chosen[row, sorted(words, key=lambda i, row=row: bits[row, i])[:count]] = True
+            continue
         for example in range(1, examples + 1):
             tokens = np.flatnonzero(example_ids[row] == example)
             words = [i for i in tokens if ids[row, i] not in (0, CLS, SEP)]
@@ -120,7 +125,7 @@ def choose_by_hand(key, rows, rule):
     return chosen
 
 
-@pytest.mark.parametrize("rounding", ROUNDINGS)
+@pytest.mark.parametrize("rounding", ["half_even", "stochastic", "bernoulli"])
 def test_a_rate_that_falls_masks_as_a_constant_one_of_that_moment(rounding):
     # No number of tokens times a rate is halfway between two integers.
     rows, key = make_rows([128, 101, 64, 33, 12, 4] * 10, 128), jax.random.key(3)
@@ -145,7 +150,10 @@ def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
 
 @pytest.mark.parametrize(
     "rounding, prob",
-    [("half_even", 0.15), ("half_even", 0.4), ("stochastic", 0.15), ("bernoulli", 0.4)],
+    [
+        *(("half_even", 0.15), ("half_even", 0.4), ("stochastic", 0.15), ("bernoulli", 0.4)),
+        ("row", 0.3),
+    ],
 )
 def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
     lengths = list(range(3, 65)) * 3
@@ -293,6 +301,27 @@ def test_more_predictions_than_slots_in_a_packed_row_are_chosen_at_random():
     assert all(examples[i] == pytest.approx(250, rel=0.2) for i in (1, 2, 3, 4))
 
 
+def test_exactly_as_many_tokens_of_each_row_are_chosen_and_each_as_often():
+    """Whatever its examples; at most half of the candidates of a short row."""
+    rows = jax.tree.map(jnp.asarray, pack(make_rows([20] * 4, 20), [3, 1]))
+    rule, draws = make_rule(max_predictions=10, rounding="row"), 2000
+    keys = jax.random.split(jax.random.key(0), draws)
+    masked = jax.jit(jax.vmap(lambda key: mask_batch(key, rows, rule)))(keys)
+    weights = np.asarray(masked["masked_lm_weights"])
+    assert (weights[:, 0] == 1).all()
+    np.testing.assert_array_equal(weights[:, 1].sum(-1), 9)  # of 17 words
+    for row in range(2):
+        words = ~np.isin(np.asarray(rows["input_ids"])[row], (0, CLS, SEP))
+        places = np.asarray(masked["masked_lm_positions"])[:, row][weights[:, row] > 0]
+        assert words[places].all()
+        counts = np.bincount(places, minlength=len(words))[words]
+        share = counts.mean() / draws
+        # Pearson's statistic; a token is drawn once at most, so that its counts vary less.
+        chi = ((counts - counts.mean()) ** 2).sum() / counts.mean() / (1 - share)
+        freedom = len(counts) - 1
+        assert abs(chi - freedom) < 4 * np.sqrt(2 * freedom), (chi, freedom)
+
+
 def test_masks_depend_on_the_key_and_rows_differ():
     rows = make_rows([64] * 2, 64)
     rows["input_ids"][1] = rows["input_ids"][0]
@@ -303,10 +332,11 @@ def test_masks_depend_on_the_key_and_rows_differ():
     assert (first["masked_lm_positions"][0] != first["masked_lm_positions"][1]).any()
 
 
-def test_masks_are_the_same_on_a_mesh():
+@pytest.mark.parametrize("changes", [{"masking": "span"}, {"rounding": "row"}], ids=str)
+def test_masks_are_the_same_on_a_mesh(changes):
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
-    rows, rule = make_rows([64] * 8, 64), make_rule("span")
+    rows, rule = make_rows([64] * 8, 64), make_rule(**changes)
     here = mask(jax.random.key(0), rows, rule)
     there = mask(jax.random.key(0), jax.device_put(rows, sharding), rule)
     jax.tree.map(np.testing.assert_array_equal, here, there)

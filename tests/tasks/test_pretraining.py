@@ -20,8 +20,9 @@ TOKENIZER: Any = SimpleNamespace(
 )
 
 
-def make_task(prob, evaluation_prob, evaluate, final_prob=0.0):
+def make_task(prob, evaluation_prob, evaluate, final_prob=0.0, **changes):
     values = {"data.masked_lm_prob": prob, "data.eval_masked_lm_prob": evaluation_prob}
+    values |= {f"data.{name}": value for name, value in changes.items()}
     config = defaults.pretraining().replace(values | {"data.final_masked_lm_prob": final_prob})
     phase = Phase(64, 4, max_masks(64, prob, "half_even"), 1.0, 0, 1)
     data = make_task_data(config)
@@ -35,6 +36,8 @@ def test_evaluations_mask_the_same_tokens_whatever_training_masks():
     assert evaluated.rule == usual.rule and evaluated.max_predictions == 10
     falling = make_task(0.15, 0.15, evaluate=True, final_prob=0.1)
     assert falling == make_task(0.15, 0.15, evaluate=True)
+    in_stages = {"mask_rounding": "row", "mask_stages": 2}
+    assert make_task(0.3, 0.15, True, 0.1, **in_stages) == make_task(0.15, 0.15, evaluate=True)
     batch = tiny.make_batch(4, 64)
     found, expected = (jax.jit(t.transform)(jax.random.key(0), batch) for t in (evaluated, usual))
     jax.tree.map(np.testing.assert_array_equal, found, expected)

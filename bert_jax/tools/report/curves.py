@@ -106,9 +106,11 @@ def marks_of(runs: Sequence[Workdir]) -> list[Mark]:
     (run,) = runs
     events = [(start["step"], f"resumed after step {start['step']}") for start in run.starts[1:]]
     for phase in run.phases[1:]:
-        step, length = phase.first_step, phase.sequence_length
+        step, what = phase.first_step, f"phase of {phase.sequence_length} tokens"
+        if phase.data_step < step:  # a stage of the masks, on the same rows
+            what = f"{phase.max_predictions_per_seq} predictions a sequence"
         if 0 < step <= run.steps:
-            events.append((step, f"phase of {length} tokens after step {step}"))
+            events.append((step, f"{what} after step {step}"))
     marks = [Mark(text, run.places(step)) for step, text in events]
     return marks + [
         Mark(f"step {step} was not finite: not applied", run.places(step), is_bad=True)
