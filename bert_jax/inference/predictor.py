@@ -4,7 +4,12 @@ All uses of a trained model go through it: predictions, features, scores, filled
 the server and the Python API. Rows have one of few lengths, which depend on the model's
 maximum length only (64, 256 and 512 for BERT), so that few shapes are compiled: a text goes into a
 row of the shortest length that holds it, together with others, and attends to none of them. A batch
-of many texts has about `batch_tokens` positions; a single short text is one short row.
+of many texts has about `batch_tokens` positions. A single text, or few short ones, are a row of the
+first length of `_SINGLE_ROWS` that holds them.
+
+On one CPU device several threads each compute a batch: one batch at a time leaves cores idle
+in all that is too small to be divided among them. Several devices get one batch after the other,
+since their collectives must start in the same order everywhere.
 
 Packing changes the last bits of predictions, by intent: sums over a row run over other padding.
 Results differ by less than 1e-5 from those of one text in each row, which is how models are run
@@ -13,9 +18,13 @@ multiple choice. Equal inputs in equal order give equal bits.
 """
 
 import dataclasses
+import functools
+import itertools
 import math
-from collections import Counter
+import os
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 import jax
@@ -27,18 +36,21 @@ from bert_jax.data.packing import pack_rows
 from bert_jax.inference.loading import Forward, TrainedModel
 from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
 
-# Positions of a batch, padding included.
-BATCH_TOKENS = 4096
+# Positions of a batch, padding included: on one CPU device, whose caches then hold the activations
+# of a layer, and on others.
+_CPU_BATCH_TOKENS, BATCH_TOKENS = 1024, 4096
 # Packed rows have 64 tokens or a power of four times as many, or the model's maximum: three lengths
 # for a model of 512 positions.
 _SHORT_ROW = 64
+# Lengths of a row that is alone.
+_SINGLE_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # A row holds at most one text for each of this many positions.
 _TOKENS_PER_TEXT = 8
 # Rows that are not packed are padded to a power of two, at least to this one.
 _SHORTEST = 16
 # Batches of a window, at most; and the bytes that their outputs may take, unless a single batch
 # needs more.
-_WINDOW_BATCHES, _WINDOW_BYTES = 16, 1 << 28
+_WINDOW_BATCHES, _WINDOW_BYTES = 64, 1 << 28
 
 
 class Rows(Protocol):
@@ -57,15 +69,19 @@ class Rows(Protocol):
 class Predictor:
     """Runs compiled functions of a loaded model over encoded examples."""
 
-    def __init__(self, model: TrainedModel, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, model: TrainedModel, batch_tokens: int = 0):
         """Chooses the lengths of rows.
 
         Args:
           model: the model, on the devices.
-          batch_tokens: positions of a batch, padding included.
+          batch_tokens: positions of a batch, padding included; 0: 1,024 on one CPU device, 4,096
+            on others.
         """
         self.model = model
-        self.batch_tokens = batch_tokens
+        platform, *others = [device.platform for device in model.mesh.devices.flat]
+        is_cpu = platform == "cpu" and not others
+        self.batch_tokens = batch_tokens or (_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS)
+        self._num_threads = _num_cores() if is_cpu else 0
 
     def batches(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
         """Yields batches that have every row of `lengths` once, the longest first.
@@ -79,10 +95,14 @@ class Predictor:
           length in tokens of the rows of the batch.
         """
         shards = self.model.batch_shards
+        if packs and (length := self._single_length(lengths)):
+            numbers = np.full((shards, _max_texts(length)), -1)
+            numbers[0, : len(lengths)] = np.arange(len(lengths))
+            yield numbers, length
+            return
         for length, numbers in self._by_length(lengths, packs):
-            max_texts = max(2, length // _TOKENS_PER_TEXT) if packs else 1
             if packs:
-                rows = pack_rows(lengths[numbers], length, max_texts)
+                rows = pack_rows(lengths[numbers], length, _max_texts(length))
                 rows = np.where(rows >= 0, numbers[rows], -1)
             else:
                 rows = numbers[np.argsort(-lengths[numbers], kind="stable")][:, None]
@@ -93,10 +113,24 @@ class Predictor:
                 yield np.pad(part, ((0, missing), (0, 0)), constant_values=-1), length
 
     def shapes(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, int]]:
-        """Yields (length, most rows) of the batches that examples of these lengths are in."""
-        shards = self.model.batch_shards
-        for length, _ in self._by_length(lengths, packs and self.model.packs):
+        """Yields (length, most rows) of the batches that examples of these lengths are in.
+
+        The length of a row that they have alone is the first, with 1 as the number of rows.
+        """
+        shards, packs = self.model.batch_shards, packs and self.model.packs
+        if packs and (length := self._single_length(lengths)):
+            yield length, 1
+        for length, _ in self._by_length(lengths, packs):
             yield length, max(1, self.batch_tokens // length // shards) * shards
+
+    def _single_length(self, lengths: np.ndarray) -> int:
+        """Returns the length of the row of a single text, or of few short ones; 0: of others."""
+        count, total = len(lengths), int(lengths.sum())
+        if count > 1 and total > _SHORT_ROW:
+            return 0
+        needed = max(total, _TOKENS_PER_TEXT * count if count > 2 else 0)
+        longest = self.model.encoder.max_position_embeddings
+        return next((n for n in _SINGLE_ROWS if needed <= n <= longest), 0)
 
     def _by_length(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, np.ndarray]]:
         """Yields each length of rows, the longest first, with the numbers of its examples."""
@@ -130,15 +164,40 @@ class Predictor:
           and what `forward` returned, with the examples as first axis.
         """
         packs = self.model.packs and packs is not False
-        waiting = None
-        for numbers, length in self.batches(rows.lengths, packs):
-            # The devices compute this batch while the host makes the next one.
+        batches = self.batches(rows.lengths, packs)
+        yield from self._compute(forward, ((rows, *batch) for batch in batches))
+
+    @functools.cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(self._num_threads, "predict")
+
+    def _compute(
+        self, forward: Forward, batches: Iterator[tuple[Rows, np.ndarray, int]]
+    ) -> Iterator[tuple[np.ndarray, int, Any]]:
+        """Yields what `run` does for batches, in order; they are made while others are computed.
+
+        Args:
+          forward: compiled.
+          batches: rows, and a batch of them as in `batches`.
+        """
+
+        def dispatch(rows: Rows, numbers: np.ndarray, length: int) -> Callable[[], Any]:
             outputs = forward(self.model.params, self.model.put(_take(rows, numbers, length)))
-            if waiting:
-                yield _fetch(rows, *waiting)
-            waiting = numbers, length, outputs
-        if waiting:
-            yield _fetch(rows, *waiting)
+            return lambda: _fetch(rows, numbers, length, outputs)
+
+        def submit(*batch: Any) -> Callable[[], Any]:
+            return self._threads.submit(lambda: dispatch(*batch)()).result
+
+        first = list(itertools.islice(batches, 2))
+        uses_threads = self._num_threads > 0 and len(first) > 1
+        start, most = (submit, 2 * self._num_threads) if uses_threads else (dispatch, 1)
+        waiting: deque[Callable[[], Any]] = deque()
+        for batch in itertools.chain(first, batches):
+            waiting.append(start(*batch))
+            if len(waiting) > most:
+                yield waiting.popleft()()
+        while waiting:
+            yield waiting.popleft()()
 
     def host_batches(self, rows: Rows, packs: bool) -> Iterator[Batch]:
         """Yields the batches of examples, as arrays of the host."""
@@ -158,6 +217,30 @@ class Predictor:
           texts: read as they are needed, a window at a time.
           done: called with the number of texts that are done since the last call.
         """
+        windows: deque[tuple[EncodedTexts, int]] = deque()  # and the number of their batches
+
+        def batches() -> Iterator[tuple[Rows, np.ndarray, int]]:
+            for rows in self._windows(forward, texts):
+                found = list(self.batches(rows.lengths, self.model.packs))
+                windows.append((rows, len(found)))
+                yield from ((rows, *batch) for batch in found)
+
+        computed = self._compute(forward, batches())
+        for first in computed:
+            rows, count = windows.popleft()
+            found: list[dict[str, np.ndarray]] = [{}] * len(rows.rows)
+            for numbers, _, answers in itertools.chain(
+                [first], itertools.islice(computed, count - 1)
+            ):
+                is_text = numbers >= 0
+                for place in np.flatnonzero(is_text).tolist():
+                    found[numbers[place]] = {n: array[place] for n, array in answers.items()}
+                if done:
+                    done(int(is_text.sum()))
+            yield from zip(rows.rows, found, strict=True)
+
+    def _windows(self, forward: Forward, texts: Iterable[TextRow]) -> Iterator[EncodedTexts]:
+        """Yields the windows of texts, which are read as they are needed."""
         texts, max_tokens = iter(texts), 0
         while (first := next(texts, None)) is not None:
             max_tokens = max_tokens or self._window_tokens(forward, first)
@@ -165,15 +248,7 @@ class Predictor:
             while tokens < max_tokens and (row := next(texts, None)) is not None:
                 window.append(row)
                 tokens += len(row.input_ids)
-            rows = EncodedTexts(window, self.model.tokenizer)
-            found: list[dict[str, np.ndarray]] = [{}] * len(window)
-            for numbers, _, answers in self.run(forward, rows):
-                is_text = numbers >= 0
-                for place in np.flatnonzero(is_text).tolist():
-                    found[numbers[place]] = {n: array[place] for n, array in answers.items()}
-                if done:
-                    done(int(is_text.sum()))
-            yield from zip(window, found, strict=True)
+            yield EncodedTexts(window, self.model.tokenizer)
 
     def _window_tokens(self, forward: Forward, text: TextRow) -> int:
         """Returns the tokens of a window, from the bytes that the outputs of a row take."""
@@ -184,6 +259,16 @@ class Predictor:
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
         max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)
         return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
+
+
+def _num_cores() -> int:
+    has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+
+
+def _max_texts(length: int) -> int:
+    """Returns the texts of a packed row."""
+    return max(2, length // _TOKENS_PER_TEXT)
 
 
 def _has_packed_form(rows: Rows, numbers: np.ndarray) -> bool:

@@ -1,7 +1,9 @@
 """The predictor: packed rows, few shapes, answers in order, and workdirs that it refuses."""
 
+import dataclasses
 import json
 import pathlib
+import threading
 from collections import Counter
 
 import jax
@@ -10,7 +12,7 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.config.encoder_fields import TransformerConfig
-from bert_jax.data.labelled.texts import Text, encode_text
+from bert_jax.data.labelled.texts import EncodedTexts, Text, encode_text
 from bert_jax.inference import loading
 from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
@@ -66,21 +68,46 @@ def test_rows_are_read_a_window_at_a_time(model, monkeypatch):
 
     def rows():
         nonlocal read
-        for row in rows_of(model, [32] * 600):
+        for row in rows_of(model, [32] * 2000):
             read += 1
             yield row
 
     results = model.stream(model.model.compile(token_ids), rows())
     ahead = [read - done for done, _ in enumerate(results)]
-    assert max(ahead) == 16 * 256 // 32
+    assert max(ahead) == 2 * 64 * 256 // 32  # the next one while the last batches are computed
 
 
 def test_a_single_short_text_is_one_short_row(make_workdir):
     long = open_model(make_workdir(model__max_position_embeddings=600, phases=((40, 1.0),)))
     ((numbers, length),) = long.batches(np.array([9]), packs=True)
-    assert (length, len(numbers)) == (64, long.model.batch_shards)
+    assert (length, len(numbers)) == (16, long.model.batch_shards)
     lengths = {length for _, length in long.batches(np.array([9, 64, 65, 256, 257, 600]), True)}
     assert lengths == {64, 256, 600}
+
+
+def test_threads_of_one_device_give_the_answers_of_a_batch_at_a_time(model, monkeypatch):
+    # A device of its own: those of the other tests are eight.
+    mesh = jax.sharding.Mesh(
+        np.array(jax.devices()[:1]).reshape(1, 1, 1), model.model.mesh.axis_names
+    )
+    params = jax.device_put(jax.device_get(model.model.params), jax.devices()[0])
+    alone = Predictor(dataclasses.replace(model.model, mesh=mesh, params=params), batch_tokens=128)
+    rows = rows_of(model, np.random.default_rng(1).integers(2, 41, 200).tolist())
+
+    def vectors(predictor):
+        extractor = FeatureExtractor(predictor, Choice(level="sentence"))
+        return np.stack([found["embeddings"] for _, found in extractor.run(rows)])
+
+    threads = set()
+    take = EncodedTexts.take
+
+    def recorded(*args):
+        threads.add(threading.get_ident())
+        return take(*args)
+
+    monkeypatch.setattr(EncodedTexts, "take", recorded)
+    np.testing.assert_allclose(vectors(alone), vectors(model), rtol=0, atol=1e-5)
+    assert len(threads) > 1
 
 
 # ------------------------------------------------------------------ packing changes no result

@@ -163,6 +163,10 @@ class EncodedTexts:
     @property
     def lengths(self) -> np.ndarray:
         """int64[texts] in tokens, special ones included."""
+        return self._lengths
+
+    @functools.cached_property
+    def _lengths(self) -> np.ndarray:
         return np.array([len(row.input_ids) for row in self.rows], np.int64)
 
     @functools.cached_property
@@ -226,5 +230,8 @@ class EncodedTexts:
 
     def _mask_counts(self, row_numbers: np.ndarray) -> np.ndarray:
         """int64[batch, N]: masks of each text."""
-        counts = np.array([len(row.masked) for row in self.rows], np.int64)
-        return np.where(row_numbers >= 0, counts[row_numbers], 0)
+        return np.where(row_numbers >= 0, self._masks[row_numbers], 0)
+
+    @functools.cached_property
+    def _masks(self) -> np.ndarray:
+        return np.array([len(row.masked) for row in self.rows], np.int64)

@@ -90,7 +90,9 @@ MODEL = Flag(
 TRAINED = (MODEL, CACHE, OVERRIDES)
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")
-BATCH_TOKENS = Flag("batch_tokens", 4096, "Positions of a batch, padding included.", minimum=1)
+BATCH_TOKENS = Flag(
+    "batch_tokens", 0, "Positions of a batch; 0: 1,024 on a CPU, 4,096 on others.", minimum=0
+)
 
 
 # ------------------------------------------------------------------ processes

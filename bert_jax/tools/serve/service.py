@@ -93,7 +93,7 @@ class Service:
             found |= {length: (encoded, rows) for length, rows in computation.shapes(encoded)}
         shapes = 0
         for encoded, max_rows in found.values():
-            rows = self._model.batch_shards
+            rows = min(self._model.batch_shards, max_rows)
             while rows < max_rows:
                 computation.run([encoded] * rows)
                 rows, shapes = 4 * rows, shapes + 1

@@ -27,7 +27,7 @@ INVALID = {
         "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
         "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
-        "--output=x.npz --batch_tokens=0": "--batch_tokens=0 must be at least 1.",
+        "--output=x.npz --batch_tokens=-1": "--batch_tokens=-1 must be at least 0.",
     },
     "attention": {
         "--model=WORKDIR": "Give a text, for example",
