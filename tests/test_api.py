@@ -182,6 +182,19 @@ def test_vectors_come_in_order_and_normalized(model):
     assert states["tokens"] == ["[CLS]", "moon", "river", "[SEP]"]
 
 
+def test_a_second_call_traces_and_compiles_nothing(model, caplog):
+    def ask():
+        model.encode(["the list"])
+        model.fill_mask(["the [MASK]"])
+        model.score(["the list"])
+        model.attention("the list")
+
+    ask()
+    with jax.log_compiles():
+        ask()
+    assert "Compiling" not in caplog.text and "Finished tracing" not in caplog.text
+
+
 def test_masks_scores_and_attention(model):
     ((first, second),) = model.fill_mask(["moon [MASK] river [MASK] ."], top_k=3)
     assert len(first) == len(second) == 3 and first[0].keys() == {"token", "probability"}

@@ -66,7 +66,11 @@ class Model:
 
     def __init__(self, loaded: TrainedModel):
         self._loaded = loaded
-        self._predictor = Predictor(loaded)
+        self._predictor = predictor = Predictor(loaded)
+        # What is compiled once for a choice stays compiled.
+        self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
+        self._tasks = functools.lru_cache(lambda top_k: TaskPredictor(predictor, top_k))
+        self._attention = functools.lru_cache(lambda top_k: AttentionReader(predictor, top_k))
         self.config: RunConfig = loaded.config
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.params: Any = loaded.params
@@ -198,8 +202,16 @@ class Model:
         Raises:
           UserError: the model has no trained head that predicts words.
         """
-        scorer = Scorer(self._predictor)
+        scorer = self._scorer
         return list(scorer.score([scorer.row(text) for text in _texts(texts)]))
+
+    @functools.cached_property
+    def _scorer(self) -> Scorer:
+        return Scorer(self._predictor)
+
+    @functools.cached_property
+    def _generator(self) -> Generator:
+        return Generator(self._loaded)
 
     def generate(
         self,
@@ -228,7 +240,7 @@ class Model:
         Raises:
           UserError: the model does not predict next tokens.
         """
-        generator = Generator(self._loaded)
+        generator = self._generator
         sampling = Sampling(greedy, temperature, top_k, top_p)
         made = [generator.prompt(prompt, max_new_tokens) for prompt in prompts]
         sizes = {"max_new_tokens": max_new_tokens, "seed": seed, "num_samples": num_samples}
@@ -241,7 +253,7 @@ class Model:
           `attention` float32[layers, heads, tokens, tokens], `tokens`, and the other arrays that
           docs/attention.md lists.
         """
-        reader = AttentionReader(self._predictor, top_k)
+        reader = self._attention(top_k)
         return reader.read(reader.encode(next(iter(_texts([text])))))
 
     def export(self, form: str, folder: str | os.PathLike) -> dict[str, Any]:
@@ -262,13 +274,10 @@ class Model:
         return export(open_model(self.folder), form, folder)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
-        predictor = TaskPredictor(self._predictor, top_k)
+        predictor = self._tasks(top_k)
         for example in examples:
             predictor.check(example)
         return [found for window in predictor.predict(examples) for found in window]
-
-    def _features(self, choice: Choice) -> FeatureExtractor:
-        return FeatureExtractor(self._predictor, choice)
 
 
 class HiddenStates(nn.Module):

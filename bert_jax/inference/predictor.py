@@ -242,9 +242,10 @@ class Predictor:
     def _windows(self, forward: Forward, texts: Iterable[TextRow]) -> Iterator[EncodedTexts]:
         """Yields the windows of texts, which are read as they are needed."""
         texts, max_tokens = iter(texts), 0
-        while (first := next(texts, None)) is not None:
-            max_tokens = max_tokens or self._window_tokens(forward, first)
-            window, tokens = [first], len(first.input_ids)
+        while window := list(itertools.islice(texts, 2)):
+            tokens = sum(len(row.input_ids) for row in window)
+            if len(window) > 1:
+                max_tokens = max_tokens or self._window_tokens(forward, window[0])
             while tokens < max_tokens and (row := next(texts, None)) is not None:
                 window.append(row)
                 tokens += len(row.input_ids)
