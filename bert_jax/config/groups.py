@@ -89,6 +89,9 @@ class OptimizerConfig(Group):
     # Factors of the learning rate, weight decay included: (regular expression searched in a
     # parameter's path, factor), ...; the first that matches decides; 0: not trained.
     rates: tuple[tuple[str, float], ...] = setting((), check=_check_rates)
+    # Fraction of the run, at its end, after whose steps the parameters are averaged: evaluations
+    # and checkpoints have the mean, which training does not use; 0: none.
+    average_fraction: float = setting(0.0, minimum=0, below=1)
     # Freezes the embeddings and this many layers; 0: none.
     frozen_layers: int = setting(0, minimum=0, also=(-1, "all layers"))
     # Top-level name of the encoder's parameters.

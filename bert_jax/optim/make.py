@@ -9,6 +9,7 @@ import optax
 
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.files.errors import UserError
+from bert_jax.optim.average import average_params
 from bert_jax.optim.factors import depth_factors, rate_factors, scale_by, trained_mask
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES, make_schedule
@@ -53,4 +54,7 @@ def make_optimizer(
     if config.frozen_layers:
         freeze = scale_by(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
         stages = [freeze, *stages, freeze]  # before clipping, so that they are not in the norm
-    return optax.chain(*stages), schedule
+    tx = optax.chain(*stages)
+    if config.average_fraction:
+        tx = average_params(tx, num_steps - max(1, round(config.average_fraction * num_steps)))
+    return tx, schedule

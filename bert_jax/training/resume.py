@@ -18,7 +18,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.initial import initial_params, special_tokens
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import Run
-from bert_jax.training.state import TrainState, abstract_state, init_some, init_state
+from bert_jax.training.state import TrainState, abstract_state, init_some, init_state, swapped
 
 # A line for each start of a run, in its folder.
 STARTS = "starts.jsonl"
@@ -42,7 +42,7 @@ def restore_or_init(
         check_unchanged(run, checkpoints.read_meta(step))
         state, meta = checkpoints.restore(step, like)
         listener.line(f"resumed    after step {step} of {run.steps}")
-        return state, meta
+        return swapped(state), meta
     # 2. The parameters of another run or program, with a new optimizer state.
     key = run.key("init")
     if config.init_from:

@@ -1,5 +1,6 @@
 """The state of training, and its creation directly in its shardings."""
 
+import dataclasses
 from collections.abc import Collection
 from typing import Any
 
@@ -13,6 +14,7 @@ from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS
 from bert_jax.models.heads import HEAD_RULES
+from bert_jax.optim.average import swap_average
 from bert_jax.tasks.task import Task
 from bert_jax.training.carry import zero_carry
 
@@ -40,6 +42,16 @@ class TrainState:
     opt_state: Any
     nonfinite_streak: jax.Array
     carry: Any = ()
+
+
+def swapped(state: TrainState) -> TrainState:
+    """Returns the state with the mean of the parameters in their place, and they in its place.
+
+    That is what evaluations and checkpoints have, with `optimizer.average_fraction`; applied again,
+    what is trained. Without it, the state is the same.
+    """
+    params, opt_state = swap_average(state.params, state.opt_state)
+    return dataclasses.replace(state, params=params, opt_state=opt_state)
 
 
 def make_key(seed: int, purpose: str) -> jax.Array:

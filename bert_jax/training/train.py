@@ -29,7 +29,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data
-from bert_jax.training.state import TrainState
+from bert_jax.training.state import TrainState, swapped
 from bert_jax.training.step import make_train_step
 from bert_jax.training.workdir import save_to_workdir
 
@@ -40,7 +40,7 @@ class TrainResult:
 
     Attributes:
       run: the run, with data and tokenizer.
-      state: the last state.
+      state: the last state, as it was trained.
       metrics: as `metrics.history` returns them: `metrics["train"]["loss"]` is an array.
       stopped_by: name of the signal that stopped the run; empty: the run is complete.
     """
@@ -173,7 +173,7 @@ def train_phase(
             values, is_best = {}, False
             if evaluate is not None and is_due("eval", step):
                 reporter.pause()
-                evaluation = evaluate(state.params)
+                evaluation = evaluate(swapped(state).params)
                 values, uses_best = evaluation.values, config.checkpoint.use == "best"
                 is_best = early_stopping.add(values) and uses_best
                 is_last = early_stopping.has_ended or step == run.steps
@@ -184,7 +184,7 @@ def train_phase(
             if ends or is_best or is_due("checkpoint", step):
                 reporter.sync(step)  # a checkpoint never outlives the metrics before it
                 meta = checkpoint_meta(run, reporter.totals, early_stopping.has_ended)
-                checkpoints.save(state, meta, values)
+                checkpoints.save(swapped(state), meta, values)
             if ends:
                 break
     reporter.drain()

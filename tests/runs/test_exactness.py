@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from bert_jax.devices import processes
+from bert_jax.devices.trees import flatten
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import feed, reporting
+from bert_jax.training.evaluate import evaluate
 from bert_jax.training.listener import Listeners
 from bert_jax.training.train import train
 from tests.resuming import StopAfter, assert_same_run, assert_same_state, metrics_of, train_until
@@ -32,7 +34,8 @@ def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, capfd, s
     assert_same_run(run.workdir, finished_here.workdir)
 
 
-# All parts of modern encoders at once, an optimizer with two kinds of states, all axes of the mesh.
+# All parts of modern encoders at once, an optimizer with two kinds of states and an average of the
+# parameters, all axes of the mesh.
 MODERN = {
     "model__num_layers": 2,
     "model__norm_place": "pre",
@@ -50,6 +53,8 @@ MODERN = {
     "data__masked_lm_prob": 0.3,
     "optimizer__name": "muon",
     "optimizer__schedule": "trapezoid",
+    "optimizer__rates": (("scale$", 3.0),),
+    "optimizer__average_fraction": 0.5,
     "mesh__data": 2,
     "mesh__fsdp": 2,
     "mesh__tensor": 2,
@@ -95,6 +100,26 @@ def test_a_run_resumes_across_a_stage_of_the_masks(make_run):
     rows = result.run.training[0]
     expected = [rows.batch(step, 0, rows.batch_rows(step))["input_ids"] for step in (3, 4, 5)]
     np.testing.assert_array_equal(later, expected)
+
+
+def test_evaluations_and_checkpoints_have_the_mean_of_the_last_steps(make_run, finished_here):
+    """Of a run whose metrics of training, and steps before those, are as without a mean."""
+    run = make_run(optimizer__average_fraction=0.2)
+    state = train(run.config, str(run.workdir)).state
+    expected, found = finished_here.arrays(20), run.arrays(20)
+    for path in (path for path in expected if path.startswith("params")):
+        last = [finished_here.arrays(step)[path].astype(np.float64) for step in range(17, 21)]
+        np.testing.assert_allclose(found[path], np.mean(last, 0), rtol=1e-5, atol=1e-7)
+    for path, array in flatten(state.params).items():
+        keys = "".join(f"['{name}']" for name in path.split("/"))
+        np.testing.assert_allclose(array, expected[f"params{keys}"], rtol=1e-5, atol=1e-7)
+    *_, evaluation = lines = run.metrics()
+    *_, evaluation_of_last = others = finished_here.metrics()
+    losses = [line["loss"] for line in lines[:-1]]
+    assert losses == pytest.approx([line["loss"] for line in others[:-1]], rel=1e-5)
+    assert evaluation["split"] == "validation" and evaluation["loss"] != evaluation_of_last["loss"]
+    again = evaluate(run.config, str(run.workdir))
+    assert again["loss"] == pytest.approx(evaluation["loss"], rel=1e-6)
 
 
 def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
