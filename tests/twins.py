@@ -102,6 +102,7 @@ NAMES = {
     ),
 }
 LEAVES = {"embedding": "weight", "kernel": "weight", "scale": "weight", "bias": "bias"}
+HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu_squared": "relu2"}
 SIZES = {
     "vocab_size": "vocab_size",
     "hidden_size": "hidden_size",
@@ -154,7 +155,7 @@ def make_twin(name: str, config: Any, params: Any, **more: Any) -> Any:
             "intermediate_size": config.intermediate_size,
             "type_vocab_size": config.type_vocab_size,
             "layer_norm_eps": config.layer_norm_epsilon,
-            "hidden_act": {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh"}[config.activation],
+            "hidden_act": HIDDEN_ACTS[config.activation],
         }
     model = make(make.config_class(**values | more, attn_implementation="eager"))
     state = {name: torch.tensor(array) for name, array in to_theirs(params).items()}

@@ -5,7 +5,7 @@ import dataclasses
 from bert_jax.config.group import Group, setting
 from bert_jax.files.errors import UserError
 
-ACTIVATIONS = ("gelu_tanh", "gelu")
+ACTIVATIONS = ("gelu_tanh", "gelu", "relu_squared")
 DTYPES = ("float32", "bfloat16", "bfloat16_products")
 PRNG_IMPLS = ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg")
 
@@ -41,7 +41,8 @@ class EncoderConfig(Group):
     # Whether dense layers and norms have biases, in the encoder and before the product with the
     # embedding table.
     biases: bool = setting(True)
-    # `gelu_tanh` (the released code since February 2019) or `gelu` (with the error function).
+    # `gelu_tanh` (the released code since February 2019), `gelu` (with the error function), or
+    # `relu_squared`, max(x, 0)^2 (So et al. 2021), the cheapest.
     activation: str = setting("gelu_tanh", choices=ACTIVATIONS)
     # Between hidden states and the embedding table, for token predictions: `transform` (BERT's
     # dense, activation, layer norm, and a bias), or `tied` (GPT's: the product only).
@@ -125,6 +126,14 @@ class TransformerConfig(EncoderConfig):
     # Whether masked tokens may also be copied from their example: a pointer to its tokens, mixed
     # with the softmax over the vocabulary by a gate. Only masked-LM pre-training has this head.
     copy_head: bool = setting(False)
+    # Width of a depthwise convolution over the embeddings and over the input of each attention, an
+    # odd number of positions of one example (So et al. 2021 convolve queries, keys and values); it
+    # starts as the identity. 0: none.
+    convolution: int = setting(0, minimum=0)
+    # Whether pre-training on masked tokens applies the last block's feed-forward network to the
+    # predicted positions only, and to [CLS] where it is read. Nothing changes but the random bits
+    # of its dropout.
+    last_layer_predicted_only: bool = setting(False)
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
     # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores
     # no probabilities; einsum on other devices). Only einsum can apply dropout to probabilities or
@@ -174,6 +183,13 @@ class TransformerConfig(EncoderConfig):
                 "copy_head=True copies masked tokens, and attention_pattern='causal' predicts next"
                 " ones: set copy_head=False."
             )
+        self._check_convolution()
+        for name in ("last_layer_predicted_only", "copy_head"):
+            if getattr(self, name) and self.scan_layers:
+                raise UserError(
+                    f"{name}=True reads what the last block computes before its end: set"
+                    " scan_layers=False."
+                )
         if not self.first_layer_norm and self.norm_place != "pre":
             raise UserError("first_layer_norm=False needs norm_place='pre'.")
         if self.scan_layers and (self.global_every or not self.first_layer_norm):
@@ -212,6 +228,15 @@ class TransformerConfig(EncoderConfig):
                 f"global_every={self.global_every} and window_rotary_base="
                 f"{self.window_rotary_base} have no effect with attention_pattern={pattern!r}: set"
                 " both to 0, or attention_pattern='window'."
+            )
+
+    def _check_convolution(self) -> None:
+        if self.convolution and self.convolution % 2 == 0:
+            raise UserError(f"convolution={self.convolution} must be odd, such as 3, or 0: none.")
+        if self.convolution and self.is_causal:
+            raise UserError(
+                f"convolution={self.convolution} reads later positions, which"
+                " attention_pattern='causal' does not permit: set convolution=0."
             )
 
     def _check_attention(self) -> None:

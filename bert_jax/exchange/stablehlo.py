@@ -60,7 +60,12 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
 
 def _portable_model(config: RunConfig, reads_forward: bool) -> PortableModel:
     """Returns the model in float32, with an attention that lowers on all platforms."""
-    portable = {"attention": "einsum", "remat": False, "scan_layers": False}
+    portable = {
+        "attention": "einsum",
+        "remat": False,
+        "scan_layers": False,
+        "last_layer_predicted_only": False,
+    }
     values = {f"model.{name}": portable[name] for name in portable}
     model = config.replace({"dtype": "float32", **values}).model
     return CausalLMModel(model) if reads_forward else PreTrainingModel(model, model.next_sentence)

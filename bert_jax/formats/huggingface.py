@@ -35,6 +35,7 @@ ACTIVATIONS = {
     "gelu_accurate": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "gelu_python_tanh": "gelu_tanh",
+    "relu2": "relu_squared",
 }
 # The classes with another head than those of pre-training -> value for `config.task`.
 TASKS_BY_CLASS = {

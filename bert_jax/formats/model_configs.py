@@ -88,12 +88,13 @@ _STACK = {
     "attention_window": 0,
     "global_every": 0,
     "feed_forward": "plain",
+    "convolution": 0,
 }
 
 # ------------------------------------------------------------------ BERT
 
-# Both are the approximation by tanh; "gelu_new" is what all versions of transformers know.
-_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new"}
+# `gelu_tanh` has several names; "gelu_new" is what all versions of transformers know.
+_HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu_squared": "relu2"}
 
 
 class _Bert(ModelConfig):

@@ -23,6 +23,7 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.encoders import BertConfig
 from bert_jax.models.layers.attention import Extend, SelfAttention
 from bert_jax.models.layers.cache import Cache, Extender
+from bert_jax.models.layers.convolution import Convolution
 from bert_jax.models.layers.dense import embedding, feed_forward
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import AttentionMask, cache_mask, make_mask
@@ -43,6 +44,7 @@ RULES: Rules = (
     (r"(^|/)output/kernel$", PartitionSpec("tensor", "fsdp")),
     (r"(^|/)output/bias$", PartitionSpec()),
     (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
+    (r"(^|/)convolution/taps$", PartitionSpec(None, "fsdp")),
 )
 
 
@@ -68,6 +70,8 @@ class Embeddings(nn.Module):
             self.position_embeddings = embedding(config, config.max_position_embeddings)
         if self.num_token_types:
             self.token_type_embeddings = embedding(config, self.num_token_types)
+        if config.convolution:
+            self.convolution = Convolution(config)
         if self.has_norm:
             self.layer_norm = layer_norm(config)
         self.dropout = Dropout(config.dropout_rate, config.prng_impl)
@@ -82,6 +86,8 @@ class Embeddings(nn.Module):
             x += sinusoidal(batch["position_ids"], config.hidden_size)  # [B, S, D]
         if self.num_token_types:
             x += self.token_type_embeddings(batch["token_type_ids"])  # [B, S, D]
+        if config.convolution:
+            x = self.convolution(x, batch["example_ids"])  # [B, S, D]
         if self.has_norm:
             x = self.layer_norm(x)
         return self.dropout(x, deterministic)
@@ -111,8 +117,9 @@ class Block(nn.Module):
         deterministic: bool,
         keep_attention: bool,
         extend: Extend | None = None,
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """Returns the hidden states and, if requested, the attention probabilities.
+        read_positions: jax.Array | None = None,
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
+        """Returns the hidden states, attention probabilities if requested, and `attended`.
 
         Args:
           x: float[batch, seq, hidden].
@@ -122,17 +129,27 @@ class Block(nn.Module):
           keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
             what a rematerialised block returns is stored.
           extend: prepends the keys and values of earlier positions; None: there are none.
+          read_positions: int32[batch, positions], those that the feed-forward network is applied
+            to; None: all.
+
+        Returns:
+          float[batch, seq or positions, hidden]; see `keep_attention`; and float[batch, seq,
+          hidden], the hidden states between attention and feed-forward network.
         """
         config = self.config
         has_norm = config.first_layer_norm or self.number > 0
-        x, probs = SelfAttention(config, has_norm, name="attention")(  # [B, S, D], [B, H, S, S]
+        # [B, S, D], [B, H, S, S]
+        attended, probs = SelfAttention(config, has_norm, name="attention")(
             x, mask, rotation, deterministic, keep_attention, extend
         )
+        x = attended
+        if read_positions is not None:
+            x = jnp.take_along_axis(x, read_positions[:, :, None], axis=1)  # [B, P, D]
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(  # [B, S, D] -> [B, S, F] -> [B, S, D]
             config, x, lambda x: dropout(feed_forward(config, x), deterministic)
         )
-        return x, probs
+        return x, probs, attended
 
 
 class Stack(nn.Module):
@@ -154,13 +171,13 @@ class Stack(nn.Module):
 
         Args:
           x: float[batch, seq, hidden], the embeddings.
-          batch: int32[batch, seq] `example_ids` and `position_ids`.
+          batch: int32[batch, seq] `example_ids` and `position_ids`, and `read_positions`, if any.
           deterministic: no dropout.
           keep_all, keep_attention: see `Encoder`.
           cache: the keys and values of earlier positions, with attention_pattern="causal" and one
             example per row; None: the batch has all positions.
         """
-        config, extend = self.config, None
+        config, extend, attended = self.config, None, None
         args = deterministic, keep_attention
         if cache is not None:
             is_token = batch["example_ids"] > 0  # [B, S]
@@ -179,7 +196,9 @@ class Stack(nn.Module):
             all_hidden, attention = [x], []
             for i in range(config.num_layers):
                 mask, turn = views[config.is_global(i)]
-                x, probs = make_block(config, i, name=f"layer_{i}")(x, mask, turn, *args, extend)
+                read = batch.get("read_positions") if i == config.num_layers - 1 else None
+                block = make_block(config, i, name=f"layer_{i}")
+                x, probs, attended = block(x, mask, turn, *args, extend, read)
                 all_hidden.append(x)  # [B, S, D]
                 attention.append(probs)  # [B, H, S, S] or None
         if config.norm_place == "pre":
@@ -189,6 +208,7 @@ class Stack(nn.Module):
             tuple(all_hidden) if keep_all else (),
             tuple(attention) if keep_attention else (),
             extend.cache() if extend else None,
+            attended if config.copy_head or "read_positions" in batch else None,
         )
 
     def _kinds(self) -> tuple[bool, ...]:
@@ -267,9 +287,15 @@ def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
     A product with a kernel [in, out] takes 2 * in * out FLOPs per token. Attention computes all
     pairs of positions, whatever the mask.
     """
-    hidden, kernels = config.hidden_size, 3 if config.feed_forward == "gated" else 2
-    layer = 4 * hidden**2 + kernels * hidden * config.intermediate_size
-    return 2.0 * config.num_layers * (layer + 2 * hidden * sequence_length)
+    hidden = config.hidden_size
+    attention = 2.0 * (4 * hidden**2 + 2 * hidden * sequence_length)
+    return config.num_layers * (attention + feed_forward_flops(config))
+
+
+def feed_forward_flops(config: TransformerConfig) -> float:
+    """Returns the part of `flops_per_token` of one block's feed-forward network."""
+    kernels = 3 if config.feed_forward == "gated" else 2
+    return 2.0 * kernels * config.hidden_size * config.intermediate_size
 
 
 BERT = Model(config=BertConfig, encoder=Bert, rules=RULES, flops_per_token=flops_per_token)

@@ -87,7 +87,7 @@ class CopyHead(nn.Module):
 
         Args:
           slots: float[batch, predictions, hidden], hidden states at `masked_lm_positions`.
-          keys: float[batch, seq, hidden].
+          keys: float[batch, seq, hidden], hidden states of all positions.
           batch: int32[batch, seq] `input_ids` and `example_ids`, int32[batch, predictions]
             `masked_lm_positions`.
         """

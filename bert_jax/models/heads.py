@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import make_encoder
 from bert_jax.models.copy_head import Copies, CopyHead
 from bert_jax.models.layers.cache import Cache
@@ -108,13 +109,14 @@ class PreTrainingOutputs:
       masked_lm_logits: float32[batch, predictions, padded vocab].
       next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
         a model without next-sentence prediction.
-      hidden: float[batch, seq, hidden], of the last layer.
+      hidden: float[batch, seq, hidden], of the last layer; None with
+        `last_layer_predicted_only`, which computes that of predicted positions only.
       copies: of a copy head, which is mixed with the softmax of the logits; None without one.
     """
 
     masked_lm_logits: jax.Array
     next_sentence_logits: jax.Array | None
-    hidden: jax.Array
+    hidden: jax.Array | None
     copies: Copies | None = None
 
     def log_probabilities(self, num_words: int) -> jax.Array:
@@ -153,6 +155,10 @@ class PreTrainingModel(nn.Module):
         """
         batch = complete_batch(batch)
         model, next_sentence_logits = self.model, None
+        positions = batch["masked_lm_positions"]
+        predicted_only = isinstance(model, TransformerConfig) and model.last_layer_predicted_only
+        if predicted_only:
+            batch = _read_only(batch, positions, self.next_sentence)
         if self.next_sentence:
             encoder = EncoderWithPooler(model, name=model.name)
             encoded, pooled = encoder(batch, deterministic=deterministic)
@@ -160,16 +166,39 @@ class PreTrainingModel(nn.Module):
             encoder, pooled = make_encoder(model, name=model.name), None
             encoded = encoder(batch, deterministic=deterministic)
         # Only the masked positions are multiplied by the vocabulary.
-        positions = batch["masked_lm_positions"][:, :, None]
-        masked = jnp.take_along_axis(encoded.hidden, positions, axis=1)
+        if predicted_only:
+            masked = encoded.hidden[:, : positions.shape[1]]
+        else:
+            masked = jnp.take_along_axis(encoded.hidden, positions[:, :, None], axis=1)
         scores = LMHead(model, name="masked_lm")(masked, encoder.word_embedding())
         masked_lm_logits, copies = scores.logits(), None
         if model.has_copy_head:
             head = CopyHead(model, self.mask_id, name="copy_head")
-            copies = head(masked, encoded.hidden, batch)
+            assert encoded.attended is not None  # of a Transformer with a copy head
+            copies = head(masked, encoded.attended, batch)
         if pooled is not None:
             next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)
-        return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, encoded.hidden, copies)
+        hidden = None if predicted_only else encoded.hidden
+        return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, hidden, copies)
+
+
+def _read_only(batch: Batch, positions: jax.Array, reads_cls: bool) -> dict[str, jax.Array]:
+    """Returns the batch for an encoder that returns hidden states of some positions only.
+
+    Args:
+      batch: a complete batch.
+      positions: int32[batch, predictions].
+      reads_cls: whether a pooler reads [CLS] too; `cls_positions` then count the positions read.
+    """
+    if not reads_cls:
+        return {**batch, "read_positions": positions}
+    cls = batch["cls_positions"]
+    places = positions.shape[1] + jnp.arange(cls.shape[1], dtype=cls.dtype)
+    return {
+        **batch,
+        "read_positions": jnp.concatenate([positions, cls], axis=1),
+        "cls_positions": jnp.broadcast_to(places[None], cls.shape),
+    }
 
 
 class CausalLMModel(nn.Module):

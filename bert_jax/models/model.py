@@ -63,18 +63,22 @@ class Encoded:
     """The output of an encoder.
 
     Attributes:
-      hidden: float[batch, seq, hidden], of the last layer.
+      hidden: float[batch, seq, hidden], of the last layer; with `read_positions` in the batch
+        float[batch, positions, hidden], of these only.
       all_hidden: the embeddings and the hidden states of each layer, float[batch, seq, hidden]
         each; the last one is `hidden`. Empty unless requested.
       attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
         Empty unless requested.
       cache: cache for the next call of `decode`; None in all other calls.
+      attended: float[batch, seq, hidden], of all positions between the last block's attention and
+        its feed-forward network; None without `read_positions` and without a copy head.
     """
 
     hidden: jax.Array
     all_hidden: tuple[jax.Array, ...] = ()
     attention: tuple[jax.Array, ...] = ()
     cache: Any = None
+    attended: jax.Array | None = None
 
 
 def activation_dtype(config: EncoderConfig) -> jnp.dtype:
@@ -102,7 +106,9 @@ class Encoder(nn.Module):
         """Encodes a batch.
 
         Args:
-          batch: int32[batch, seq] `input_ids`; `complete_batch` fills in missing fields.
+          batch: int32[batch, seq] `input_ids`; `complete_batch` fills in missing fields. With
+            int32[batch, positions] `read_positions`, a Transformer's last feed-forward network is
+            applied to these only.
           deterministic: no dropout; otherwise a key "dropout" is required.
           keep_all: also return the embeddings and the hidden states of each layer.
           keep_attention: also return the attention probabilities of each layer.

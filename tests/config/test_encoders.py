@@ -21,7 +21,7 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
     ("changes", "message"),
     [
         ({"num_heads": 5}, "hidden_size=32 is not divisible by num_heads=5."),
-        ({"activation": "relu"}, "activation='relu' must be one of gelu_tanh, gelu."),
+        ({"activation": "relu"}, "activation='relu' must be one of gelu_tanh, gelu, relu_squared."),
         (
             {"dtype": "float16"},
             "dtype='float16' must be one of float32, bfloat16, bfloat16_products.",

@@ -12,7 +12,9 @@ from tests.models.small import make_batch, make_config, random_params
 erf = np.vectorize(math.erf)
 
 
-def gelu(x, activation):
+def activate(x, activation):
+    if activation == "relu_squared":
+        return np.where(x > 0, x, 0) ** 2
     if activation == "gelu":
         return x * 0.5 * (1 + erf(x / math.sqrt(2)))
     return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
@@ -73,11 +75,22 @@ def attend(x, visible, positions, p, config, base):
     return dense(np.concatenate(heads, -1), p["output"]), np.stack(probs)
 
 
+def convolve(x, ids, p):
+    """[seq, hidden]; one pair of positions after the other."""
+    taps, y = p["taps"], np.zeros_like(x)
+    for i in range(len(x)):
+        for tap in range(len(taps)):
+            j = i + tap - len(taps) // 2
+            if 0 <= j < len(x) and ids[i] == ids[j]:
+                y[i] += taps[tap] * x[j]
+    return y
+
+
 def feed(x, p, config):
     if config.feed_forward == "gated":
-        inner = gelu(dense(x, p["gate"]), config.activation) * dense(x, p["intermediate"])
+        inner = activate(dense(x, p["gate"]), config.activation) * dense(x, p["intermediate"])
     else:
-        inner = gelu(dense(x, p["intermediate"]), config.activation)
+        inner = activate(dense(x, p["intermediate"]), config.activation)
     return dense(inner, p["output"])
 
 
@@ -96,12 +109,15 @@ def encode(bert, config, batch, row):
         x[:, 1::2] += np.cos(angles)
     if config.type_vocab_size:
         x = x + tables["token_type_embeddings"]["embedding"][batch["token_type_ids"][row]]
+    ids = batch["example_ids"][row]
+    if config.convolution:
+        x = convolve(x, ids, tables["convolution"])
     x = layer_norm(x, tables["layer_norm"], config)
     all_hidden, attention = [x], []
     for i in range(config.num_layers):
         p = bert["encoder"][f"layer_{i}"]
         everything = config.global_every > 0 and i % config.global_every == 0
-        visible = is_visible(config, batch["example_ids"][row], positions, everything)
+        visible = is_visible(config, ids, positions, everything)
         base = config.rotary_base
         if config.attention_pattern == "window" and not everything and config.window_rotary_base:
             base = config.window_rotary_base
@@ -110,11 +126,14 @@ def encode(bert, config, batch, row):
             y = x
             if config.first_layer_norm or i > 0:
                 y = layer_norm(x, p["attention"]["layer_norm"], config)
+            if config.convolution:
+                y = convolve(y, ids, p["attention"]["convolution"])
             y, probs = attend(y, visible, positions, *sizes)
             x = x + y
             x = x + feed(layer_norm(x, p["layer_norm"], config), p, config)
         else:
-            y, probs = attend(x, visible, positions, *sizes)
+            y = convolve(x, ids, p["attention"]["convolution"]) if config.convolution else x
+            y, probs = attend(y, visible, positions, *sizes)
             x = layer_norm(x + y, p["attention"]["layer_norm"], config)
             x = layer_norm(x + feed(x, p, config), p["layer_norm"], config)
         all_hidden.append(x)
@@ -151,6 +170,9 @@ def packed_batch():
         {"biases": False},
         {"query_key_norm": True},
         {"type_vocab_size": 0},
+        {"activation": "relu_squared"},
+        {"convolution": 3},
+        {"convolution": 5, "norm_place": "pre", "positions": "rotary"},
         {"attention_pattern": "window", "attention_window": 2, "global_every": 2},
         # ModernBERT (Warner et al. 2024).
         {

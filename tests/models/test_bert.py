@@ -1,5 +1,6 @@
 """The model as a whole: what the options change, and what they must not."""
 
+import dataclasses
 import functools
 
 import jax
@@ -21,6 +22,24 @@ from tests.models.small import (
 )
 
 make_model = functools.partial(PreTrainingModel, next_sentence=True)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_place": "pre", "num_layers": 1, "remat": True}])
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_the_last_feed_forward_at_predicted_positions_gives_the_same_gradient(
+    changes, next_sentence
+):
+    config = make_config(dropout_rate=0.0, attention_dropout_rate=0.0, **changes)
+    less = dataclasses.replace(config, last_layer_predicted_only=True)
+    models = [PreTrainingModel(each, next_sentence) for each in (config, less)]
+    batch = make_batch()
+    params = random_params(models[0], batch)
+    assert_close(*(loss_and_gradient(m, params, batch) for m in models), rtol=0, atol=2e-6)
+    all_positions, predicted = (apply(m, params, batch) for m in models)
+    np.testing.assert_allclose(
+        predicted.masked_lm_logits, all_positions.masked_lm_logits, rtol=0, atol=1e-6
+    )
+    assert predicted.hidden is None
 
 
 def without_pooler(params):

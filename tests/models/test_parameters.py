@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import MODELS
-from bert_jax.models.bert import Bert
+from bert_jax.models.bert import Bert, feed_forward_flops
 from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_shapes
@@ -109,12 +109,15 @@ def count_products(jaxpr):
     return total
 
 
-@pytest.mark.parametrize("feed_forward", ["plain", "gated"])
-def test_flops_are_those_of_the_matrix_products(feed_forward):
-    config = make_config(feed_forward=feed_forward, num_layers=3)
+@pytest.mark.parametrize(
+    "changes", [{}, {"feed_forward": "gated"}, {"last_layer_predicted_only": True}], ids=str
+)
+def test_flops_are_those_of_the_matrix_products(changes):
+    config = make_config(num_layers=3, **changes)
+    left_out = (48 - 10) * config.last_layer_predicted_only * feed_forward_flops(config)
     batch = make_batch(config, batch=2, seq=24, predictions=5)
     encoder = MODELS["bert"].flops_per_token(config, 24)
-    heads = 48 * encoder + 10 * word_flops(config)
+    heads = 48 * encoder + 10 * word_flops(config) - left_out
     copying = dataclasses.replace(config, copy_head=True)
     for model, expected in (
         (Bert(config), 48 * encoder),

@@ -19,6 +19,7 @@ REAL = dict(vocab_size=30522, sequence_length=512)
     [
         pytest.param({}, (16, 9, 2, 1), 1e-5, id="narrow"),
         pytest.param({"activation": "gelu_tanh"}, (16, 9, 2, 1), 1e-5, id="narrow, tanh"),
+        pytest.param({"activation": "relu_squared"}, (16, 9), 1e-5, id="narrow, ReLU squared"),
         pytest.param({"layer_norm_epsilon": 1e-5}, (16, 9, 2, 1), 1e-5, id="narrow, epsilon"),
         pytest.param(
             dict(hidden_size=48, num_heads=3, num_layers=3, type_vocab_size=4, vocab_size=1001),

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.files.errors import UserError
+from bert_jax.models.layers.convolution import Convolution
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import AttentionMask
@@ -124,6 +125,9 @@ class SelfAttention(nn.Module):
 
         def attend(x_BSD: jax.Array) -> jax.Array:
             nonlocal probs_BHST
+            if config.convolution:
+                assert mask.example_ids is not None  # only caches have none
+                x_BSD = Convolution(config, name="convolution")(x_BSD, mask.example_ids)
 
             def project(name: str) -> jax.Array:
                 y_BSD = dense(config, config.hidden_size, name)(x_BSD)

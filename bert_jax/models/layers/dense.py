@@ -47,11 +47,14 @@ def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.E
 
 
 def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:
-    """GELU (Hendrycks & Gimpel 2016), float[...] -> float[...].
+    """GELU (Hendrycks & Gimpel 2016) or another function, float[...] -> float[...].
 
     activation="gelu" is x * Phi(x); "gelu_tanh" approximates Phi by tanh, as in the released code
-    of BERT since February 2019. The backward pass recomputes all but the input.
+    of BERT since February 2019; "relu_squared" is max(x, 0)^2 (So et al. 2021, section 4.2). The
+    backward pass recomputes all but the input.
     """
+    if config.activation == "relu_squared":
+        return jax.checkpoint(lambda x: jnp.square(nn.relu(x)))(x)
     gelu = functools.partial(nn.gelu, approximate=config.activation == "gelu_tanh")
     return jax.checkpoint(gelu)(x)
 

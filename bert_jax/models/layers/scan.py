@@ -46,7 +46,8 @@ def scan_blocks(
     def step(x: jax.Array, layer: tuple[Any, jax.Array]):
         params, number = layer
         rngs = {} if key is None else {"dropout": jax.random.fold_in(key, number)}
-        x, probs = block.apply({"params": params}, x, *args, rngs=rngs)
+        outputs: Any = block.apply({"params": params}, x, *args, rngs=rngs)
+        x, probs, _ = outputs
         return x, (x if keep_all else None, probs)
 
     if config.remat:
