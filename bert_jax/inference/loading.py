@@ -105,8 +105,10 @@ class TrainedModel:
 
     def put(self, batch: Batch) -> dict[str, jax.Array]:
         """Completes a batch of the host and puts it on the devices."""
-        size = len(batch["input_ids"])
-        return sharding.shard_batch(self.mesh, self.add_fields(batch), size, 0)
+        batch, size = self.add_fields(batch), len(batch["input_ids"])
+        if self.mesh.size == 1:  # all fields at once: a millisecond less for a single text
+            return jax.device_put(batch, sharding.batch_sharding(self.mesh))
+        return sharding.shard_batch(self.mesh, batch, size, 0)
 
     def call(self, forward: Forward, batch: Batch) -> dict[str, np.ndarray]:
         """Returns what a compiled function computes for a batch of the host."""

@@ -19,11 +19,15 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_jax.files.errors import UserError
 
 OURS, THEIRS = "bert_jax", "transformers"
 # Packages that determine the speed; the last two are installed only with the extra `parity`.
 _PACKAGES = ("jax", "jaxlib", "numpy", "torch", "transformers")
+# Texts that are computed one at a time, for their latencies.
+_SINGLE_TEXTS = 100
 
 # A module whose `build(**settings)` returns `measure() -> dict`, and these settings.
 Program = tuple[str, dict[str, Any]]
@@ -120,6 +124,30 @@ def time_steps(step: Callable[[], None], least_seconds: float = 0.5) -> list[flo
     return seconds
 
 
+def time_texts(compute: Callable[[list[str]], Any], texts: list[str]) -> dict[str, Any]:
+    """Returns the seconds of a call with all texts, of calls with one text each, and the outputs.
+
+    Args:
+      compute: texts -> an array of floats for each.
+      texts: all texts; the first 100 are computed alone, too.
+
+    Returns:
+      `seconds`; `latencies`, a list; `outputs`, float32[texts, ...].
+    """
+    start = time.perf_counter()
+    values = compute(texts)
+    seconds, latencies = time.perf_counter() - start, []
+    for text in texts[:_SINGLE_TEXTS]:
+        start = time.perf_counter()
+        compute([text])
+        latencies.append(time.perf_counter() - start)
+    return {
+        "seconds": seconds,
+        "latencies": latencies,
+        "outputs": np.array(values, np.float32),
+    }
+
+
 def run_command(command: str, flags: Sequence[str]) -> str:
     """Runs `python -m bert_jax COMMAND` in a new process; returns what it printed.
 
@@ -146,8 +174,8 @@ def table(header: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Iterator[
         yield "  ".join([f"{name:<{first}}", *shown]).rstrip()
 
 
-def describe_machine() -> str:
-    """One line: processor, cores, Python and versions."""
+def describe_machine(*more: str) -> str:
+    """One line: processor, cores, Python and versions, also of `more` packages."""
     processor = platform.processor() or platform.machine()
     cpuinfo = pathlib.Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -155,7 +183,9 @@ def describe_machine() -> str:
         names = [line.split(":")[1] for line in lines if line.startswith("model name")]
         processor = names[0].strip() if names else processor
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in installed())
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}" for name in installed(*_PACKAGES, *more)
+    )
     return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"
 
 

@@ -78,7 +78,7 @@ def inference(flags: argparse.Namespace) -> None:
     """
     from bert_jax.tools.benchmark.inference import run
 
-    run(flags.model, flags.input, flags.lines, flags.rounds)
+    run(flags.model, flags.input, flags.lines, flags.rounds, flags.compile)
 
 
 def recipe(flags: argparse.Namespace) -> None:
@@ -157,6 +157,7 @@ COMMANDS = {
             Flag("input", "", "File with a text a line.", missing="a file with a text a line"),
             Flag("lines", 10_000, "Maximum number of texts.", minimum=1),
             Flag("rounds", 3, "Turns of each program after the first.", minimum=1),
+            Flag("compile", False, "Also measure transformers' model through torch.compile."),
         ),
     ),
     "recipe": (

@@ -1,45 +1,45 @@
 """transformers in the inference benchmark: the same texts through the exported weights."""
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 import transformers
 
-from bert_jax.tools.benchmark.rivals import DEVICE
+from bert_jax.tools.benchmark.rivals import DEVICE, autocast
+from bert_jax.tools.benchmark.side_by_side import time_texts
 
-# Tokens of a batch with its padding. On a CPU, batches of a fixed number of texts are slower: short
-# texts make them too small and long ones too large for the caches.
-_BATCH_TOKENS = 4096
+# Tokens of a batch with its padding. On a CPU, 512 to 1,024 are the fastest of 512 to 4,096, and
+# batches of a fixed number of texts are slower: short texts make them too small and long ones too
+# large for the caches.
+_BATCH_TOKENS = 1024
 
 
 def build(
-    model: str, texts: list[str], classifies: bool, dtype: str
+    model: str, texts: list[str], classifies: bool, max_length: int, dtype: str, compiles: bool
 ) -> Callable[[], dict[str, Any]]:
-    """Measures the seconds from all texts to their outputs, float32[texts, ...].
+    """Measures the seconds from all texts to their outputs; see `side_by_side.time_texts`.
 
     Args:
       model: folder of the exported model.
       texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      dtype: float32 or bfloat16, of weights and activations.
+      max_length: tokens of a text, at most.
+      dtype: float32, or bfloat16 by autocast.
+      compiles: whether torch.compile compiles the model, for any shape.
     """
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    auto = transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModel
-    network = auto.from_pretrained(model).eval().to(DEVICE, getattr(torch, dtype))
-    longest = network.config.max_position_embeddings
+    tokenizer, network = load(model, classifies)
+    if compiles:
+        network = torch.compile(network, dynamic=True)
 
     @torch.inference_mode()
-    def measure() -> dict[str, Any]:
-        start = time.perf_counter()
+    def compute(texts: list[str]) -> list[Any]:
         values: list[Any] = [None] * len(texts)
-        encoded = tokenizer(texts, truncation=True, max_length=longest)
-        for numbers in by_length(list(map(len, encoded["input_ids"]))):
-            batch = {name: [rows[i] for i in numbers] for name, rows in encoded.items()}
-            batch = tokenizer.pad(batch, return_tensors="pt").to(DEVICE)
-            outputs = network(**batch)
+        for numbers, batch in batches(tokenizer, texts, max_length):
+            batch = {name: torch.from_numpy(array).to(DEVICE) for name, array in batch.items()}
+            with autocast(dtype):
+                outputs = network(**batch)
             if classifies:
                 rows = outputs.logits.float().softmax(-1)
             else:
@@ -47,10 +47,26 @@ def build(
                 rows = (outputs.last_hidden_state.float() * mask).sum(1) / mask.sum(1)
             for number, row in zip(numbers, rows.cpu().numpy(), strict=True):
                 values[number] = row
-        seconds = time.perf_counter() - start
-        return {"seconds": seconds, "outputs": np.array(values, np.float32)}
+        return values
 
-    return measure
+    return lambda: time_texts(compute, texts)
+
+
+def load(model: str, classifies: bool) -> tuple[Any, Any]:
+    """Returns the fast tokenizer and the network of a folder."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    auto = transformers.AutoModelForSequenceClassification if classifies else transformers.AutoModel
+    return tokenizer, auto.from_pretrained(model).eval().to(DEVICE)
+
+
+def batches(
+    tokenizer: Any, texts: Sequence[str], max_length: int
+) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
+    """Yields the numbers of the texts of each batch, and the network's input, int64[texts, seq]."""
+    encoded = tokenizer(list(texts), truncation=True, max_length=max_length)
+    for numbers in by_length(list(map(len, encoded["input_ids"]))):
+        batch = {name: [rows[i] for i in numbers] for name, rows in encoded.items()}
+        yield numbers, dict(tokenizer.pad(batch, return_tensors="np"))
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int = _BATCH_TOKENS) -> list[list[int]]:
