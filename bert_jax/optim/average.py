@@ -38,9 +38,9 @@ def average_params(tx: optax.GradientTransformation, skipped: int) -> optax.Grad
         mean = jax.tree.map(jnp.copy, params)
         return AverageState(tx.init(params), jnp.zeros((), jnp.int32), mean)
 
-    def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, AverageState]:
-        updates, inner = tx.update(grads, state.inner, params)
-        count = optax.safe_increment(state.count)
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+        updates, inner = tx.update(updates, state.inner, params)
+        count: Any = optax.safe_increment(state.count)
         number = count - skipped
 
         def add(mean, param):
