@@ -44,7 +44,9 @@ def build(
     """
     tokenizer, network = load(model, classifies)
     outputs = _Outputs(network.cpu(), "logits" if classifies else "last_hidden_state").eval()
-    example = torch.ones((2, 8), dtype=torch.int64)
+    # Different tensors: torch.export makes one input of a tensor that is given three times.
+    examples = tuple(torch.ones((2, 8), dtype=torch.int64) for _ in _INPUTS)
+    examples[1][0, 6:] = 0
     sizes = {0: torch.export.Dim("texts", max=4096), 1: torch.export.Dim("seq", min=2, max=512)}
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of its own internals
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -52,7 +54,7 @@ def build(
         path = os.path.join(folder, "model.onnx")
         torch.onnx.export(
             outputs,
-            (example,) * len(_INPUTS),
+            examples,
             path,
             input_names=_INPUTS,
             dynamic_shapes=(sizes,) * len(_INPUTS),
