@@ -27,6 +27,7 @@ GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt
 PRETRAINING = (
     *("base", "chinese", "large", "large_batch", "medium", "mini", "small", "tiny"),
     *("fast", "fast:large", "fast:medium", "fast:small", "fast:mini", "fast:tiny"),
+    *("fast:plain", "fast:record", "fast:plain_mini", "fast:record_mini"),
 )
 CAUSAL = (
     *("gpt", "gpt:tiny", "left_to_right"),

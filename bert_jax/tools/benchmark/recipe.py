@@ -17,6 +17,7 @@ run in which a constant rate falls to 0, in place of the Trainer's linear schedu
 
 import ast
 import dataclasses
+import itertools
 import os
 import shutil
 import statistics
@@ -38,8 +39,9 @@ from bert_jax.training.metrics import read_metrics
 
 # Models of transformers' Trainer, instead of a configuration file.
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
-# Steps from which the rate of a recipe is measured: the second half of them.
-_CALIBRATION_STEPS = 40
+# Steps from which the rate of a recipe is measured, in parts: the median leaves out the few that
+# begin with compilation.
+_CALIBRATION_STEPS, _CALIBRATION_PART = 40, 4
 
 # Evaluations of a run, in order: the steps, seconds and tokens of training before each (`step`,
 # `seconds`, `tokens`), and its `loss` and `accuracy`.
@@ -180,17 +182,18 @@ class _Race:
                     " another --output."
                 )
             return known["steps"]
-        half = _CALIBRATION_STEPS // 2
+        part = _CALIBRATION_PART
         workdir = os.path.join(self.output, f"{recipe.name}-calibration")
         shutil.rmtree(workdir, ignore_errors=True)
         if recipe.config in RIVALS:
             self._check_rows(recipe)
-            self._train_rival(recipe, workdir, _CALIBRATION_STEPS, half, 0, eval_batches=1)
+            self._train_rival(recipe, workdir, _CALIBRATION_STEPS, part, 0, eval_batches=1)
         else:
             run_command("prepare", [*settings["flags"], self._data_dir(recipe)])
-            self._train_ours(recipe, workdir, _CALIBRATION_STEPS, half, ["eval.max_batches=1"])
-        middle, end = (point["seconds"] for point in read_curve(workdir))
-        steps = max(20, int(self.seconds * half / (end - middle)))
+            self._train_ours(recipe, workdir, _CALIBRATION_STEPS, part, ["eval.max_batches=1"])
+        seconds = [point["seconds"] for point in read_curve(workdir)]
+        median = statistics.median(b - a for a, b in itertools.pairwise(seconds))
+        steps = max(20, int(self.seconds * part / median))
         write_json(path, settings | {"steps": steps})
         shutil.rmtree(workdir)
         return steps
