@@ -21,7 +21,8 @@ from bert_jax.devices.trees import unflatten
 from bert_jax.exchange.loaded import LoadedModel, check_heads
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import CausalLMModel, PreTrainingModel
+from bert_jax.models.causal_lm import CausalLMModel
+from bert_jax.models.heads import PreTrainingModel
 from bert_jax.tasks import find_task
 
 PLATFORMS = ("cpu", "cuda", "tpu")

@@ -22,7 +22,8 @@ from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import CausalLMModel, WordScores, word_flops
+from bert_jax.models.causal_lm import CausalLMModel
+from bert_jax.models.heads import WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens

@@ -14,7 +14,8 @@ import pytest
 from bert_jax.config import defaults
 from bert_jax.config.encoders import ENCODERS, make_encoder_config
 from bert_jax.data.labelled.texts import Text
-from bert_jax.models.heads import CausalLMModel, WordScores
+from bert_jax.models.causal_lm import CausalLMModel
+from bert_jax.models.heads import WordScores
 from bert_jax.tasks import losses
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.task import add_answers, in_order
