@@ -110,7 +110,7 @@ class PreTrainingOutputs:
         a model without next-sentence prediction.
       hidden: float[batch, seq, hidden], of the last layer; None with
         `last_layer_predicted_only`, which computes that of predicted positions only.
-      copies: of a copy head, which is mixed with the softmax of the logits; None without one.
+      copies: what the copy head adds to the softmax of the logits; None without such a head.
     """
 
     masked_lm_logits: jax.Array

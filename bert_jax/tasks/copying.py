@@ -8,19 +8,14 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.copy_head import Copies, log_mixture
-from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
+from bert_jax.tasks.losses import Sums, cross_entropy, weighted_sums
 
 
 def classify_copies(
     name: str, logits: jax.Array, copies: Copies, labels: jax.Array, weights: jax.Array
 ) -> Sums:
     """`losses.classify` of the mixture; see `cross_entropy_of_copies`."""
-    losses, hits = cross_entropy_of_copies(logits, copies, labels)
-    total = weights.sum()
-    return {
-        f"{name}_loss": Sum((losses * weights).sum(), total),
-        f"{name}_accuracy": metric((hits * weights).sum(), total),
-    }
+    return weighted_sums(name, *cross_entropy_of_copies(logits, copies, labels), weights)
 
 
 def cross_entropy_of_copies(
@@ -30,7 +25,7 @@ def cross_entropy_of_copies(
 
     Args:
       logits: float32[batch, predictions, words].
-      copies: of the same slots.
+      copies: where the words of these slots may be copied from.
       labels: int32[batch, predictions].
 
     Returns:

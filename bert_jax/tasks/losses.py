@@ -126,6 +126,11 @@ def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array
     # As a matrix: TPUs would copy logits [batch, n, classes] whose n is no multiple of 8.
     rows = logits.reshape(-1, logits.shape[-1])
     losses, hits = (x.reshape(labels.shape) for x in cross_entropy(rows, labels.reshape(-1)))
+    return weighted_sums(name, losses, hits, weights)
+
+
+def weighted_sums(name: str, losses: jax.Array, hits: jax.Array, weights: jax.Array) -> Sums:
+    """Returns `NAME_loss` and `NAME_accuracy` of losses, hits and weights of one shape."""
     total = weights.sum()
     return {
         f"{name}_loss": Sum((losses * weights).sum(), total),

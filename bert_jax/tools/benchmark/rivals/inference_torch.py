@@ -62,7 +62,7 @@ def load(model: str, classifies: bool) -> tuple[Any, Any]:
 def batches(
     tokenizer: Any, texts: Sequence[str], max_length: int
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
-    """Yields the numbers of the texts of each batch, and the network's input, int64[texts, seq]."""
+    """Yields the text indices and the network inputs, int64[texts, seq], of each batch."""
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)
     for numbers in by_length(list(map(len, encoded["input_ids"]))):
         batch = {name: [rows[i] for i in numbers] for name, rows in encoded.items()}
