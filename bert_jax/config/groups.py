@@ -120,6 +120,15 @@ class LogConfig(Group):
     every: str = setting("100", check=parse_duration, free=True)
 
 
+def _check_part(name: str, part: tuple[Any, ...]) -> None:
+    numbers = [end for end in part if type(end) in (int, float)]
+    if len(part) != 2 or len(numbers) != 2 or not 0 <= part[0] < part[1] <= 1:
+        raise UserError(
+            f"{name}={part!r} is not where a part begins and ends, such as (0.0, 0.5) for the first"
+            " half."
+        )
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalConfig(Group):
     """The evaluation on held-out data."""
@@ -131,6 +140,9 @@ class EvalConfig(Group):
     # Pre-training: batches of the held-out split to evaluate; 0: all. (Of labelled examples all are
     # evaluated.)
     max_batches: int = setting(0, minimum=0, free=True)
+    # Pre-training: which part of the held-out batches is evaluated, (begin, end) as fractions.
+    # Choose settings on (0.0, 0.5), and report scores on (0.5, 1.0).
+    part: tuple[float, float] = setting((0.0, 1.0), check=_check_part, free=True)
     # Sequences of an evaluation batch; 0: the training batch size.
     batch_size: int = setting(0, minimum=0, free=True)
     # Early stopping: evaluations without improvement; 0: train to the end.

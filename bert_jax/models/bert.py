@@ -118,8 +118,8 @@ class Block(nn.Module):
         keep_attention: bool,
         extend: Extend | None = None,
         read_positions: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
-        """Returns the hidden states, attention probabilities if requested, and `attended`.
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the hidden states and, if requested, attention probabilities.
 
         Args:
           x: float[batch, seq, hidden].
@@ -129,27 +129,23 @@ class Block(nn.Module):
           keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
             what a rematerialised block returns is stored.
           extend: prepends the keys and values of earlier positions; None: there are none.
-          read_positions: int32[batch, positions], those that the feed-forward network is applied
-            to; None: all.
+          read_positions: int32[batch, positions], the positions of the result, which attend to
+            all; None: all.
 
         Returns:
-          float[batch, seq or positions, hidden]; see `keep_attention`; and float[batch, seq,
-          hidden], the hidden states between attention and feed-forward network.
+          float[batch, seq or positions, hidden]; see `keep_attention`.
         """
         config = self.config
         has_norm = config.first_layer_norm or self.number > 0
         # [B, S, D], [B, H, S, S]
-        attended, probs = SelfAttention(config, has_norm, name="attention")(
-            x, mask, rotation, deterministic, keep_attention, extend
+        x, probs = SelfAttention(config, has_norm, name="attention")(
+            x, mask, rotation, deterministic, keep_attention, extend, read_positions
         )
-        x = attended
-        if read_positions is not None:
-            x = jnp.take_along_axis(x, read_positions[:, :, None], axis=1)  # [B, P, D]
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(  # [B, S, D] -> [B, S, F] -> [B, S, D]
             config, x, lambda x: dropout(feed_forward(config, x), deterministic)
         )
-        return x, probs, attended
+        return x, probs
 
 
 class Stack(nn.Module):
@@ -177,7 +173,7 @@ class Stack(nn.Module):
           cache: the keys and values of earlier positions, with attention_pattern="causal" and one
             example per row; None: the batch has all positions.
         """
-        config, extend, attended = self.config, None, None
+        config, extend = self.config, None
         args = deterministic, keep_attention
         if cache is not None:
             is_token = batch["example_ids"] > 0  # [B, S]
@@ -198,9 +194,10 @@ class Stack(nn.Module):
                 mask, turn = views[config.is_global(i)]
                 read = batch.get("read_positions") if i == config.num_layers - 1 else None
                 block = make_block(config, i, name=f"layer_{i}")
-                x, probs, attended = block(x, mask, turn, *args, extend, read)
+                x, probs = block(x, mask, turn, *args, extend, read)
                 all_hidden.append(x)  # [B, S, D]
                 attention.append(probs)  # [B, H, S, S] or None
+        before_last = all_hidden[-2] if config.copy_head else None
         if config.norm_place == "pre":
             all_hidden[-1] = layer_norm(config, "layer_norm")(all_hidden[-1])  # [B, S, D]
         return Encoded(
@@ -208,7 +205,7 @@ class Stack(nn.Module):
             tuple(all_hidden) if keep_all else (),
             tuple(attention) if keep_attention else (),
             extend.cache() if extend else None,
-            attended if config.copy_head or "read_positions" in batch else None,
+            before_last,
         )
 
     def _kinds(self) -> tuple[bool, ...]:
@@ -287,15 +284,16 @@ def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
     A product with a kernel [in, out] takes 2 * in * out FLOPs per token. Attention computes all
     pairs of positions, whatever the mask.
     """
+    keys_and_values = 2.0 * 2 * config.hidden_size**2
+    return config.num_layers * (keys_and_values + query_flops(config, sequence_length))
+
+
+def query_flops(config: TransformerConfig, sequence_length: int) -> float:
+    """Returns the part of `flops_per_token` of one block without its keys and values."""
     hidden = config.hidden_size
-    attention = 2.0 * (4 * hidden**2 + 2 * hidden * sequence_length)
-    return config.num_layers * (attention + feed_forward_flops(config))
-
-
-def feed_forward_flops(config: TransformerConfig) -> float:
-    """Returns the part of `flops_per_token` of one block's feed-forward network."""
     kernels = 3 if config.feed_forward == "gated" else 2
-    return 2.0 * kernels * config.hidden_size * config.intermediate_size
+    feed_forward = kernels * hidden * config.intermediate_size
+    return 2.0 * (2 * hidden**2 + 2 * hidden * sequence_length + feed_forward)
 
 
 BERT = Model(config=BertConfig, encoder=Bert, rules=RULES, flops_per_token=flops_per_token)

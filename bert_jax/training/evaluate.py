@@ -3,7 +3,7 @@
 import functools
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.data.batch import EvaluationBatch, Rows
 from bert_jax.devices import processes, sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
@@ -72,14 +73,13 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     """Returns an evaluator of all held-out rows of a phase; None if there are none.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
-    each the mean over all rows. A corpus can be evaluated in part, by `config.eval.max_batches`.
+    each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`).
     """
     splits = run.evaluation_rows(phase)
     if not splits:
         return None
     config, mesh, task = run.config, run.mesh, run.task_at(phase, evaluate=True)
     batch_size = evaluation_batch_size(config, phase)
-    limit = config.eval.max_batches or None if config.has_corpus else None
     start, stop = sharding.local_rows(mesh, batch_size)
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 
@@ -87,9 +87,8 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         values, kept = {}, []
         for rows in splits:
             totals, answers = metrics.Totals(), {}
-            batches = itertools.islice(rows.evaluation_batches(batch_size), limit)
             carry, sums = init_carry(task, mesh, batch_size), {}
-            for number, batch in enumerate(batches):
+            for number, batch in evaluated_batches(config, rows, batch_size):
                 on_device = run.put_batch(batch.read(start, stop), batch_size)
                 *results, carry = step(params, on_device, key, number, carry)
                 sums, outputs = jax.device_get(results)
@@ -104,6 +103,25 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
         return Evaluation(values, kept, _layer_weights(params))
 
     return evaluate_params
+
+
+def evaluated_batches(
+    config: RunConfig, rows: Rows, batch_size: int
+) -> Iterator[tuple[int, EvaluationBatch]]:
+    """Yields the numbers and batches that are evaluated.
+
+    Of a corpus, those are `config.eval.part`, at least one batch, and of that at most
+    `config.eval.max_batches`.
+    """
+    first, last = 0, None
+    if config.has_corpus:
+        count = -(-rows.rows_per_epoch // batch_size)
+        begin, end = config.eval.part
+        first = min(round(begin * count), count - 1)
+        last = max(round(end * count), first + 1)
+        if config.eval.max_batches:
+            last = min(last, first + config.eval.max_batches)
+    return itertools.islice(enumerate(rows.evaluation_batches(batch_size)), first, last)
 
 
 def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import MODELS
-from bert_jax.models.bert import Bert, feed_forward_flops
+from bert_jax.models.bert import Bert, query_flops
 from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_shapes
@@ -114,7 +114,7 @@ def count_products(jaxpr):
 )
 def test_flops_are_those_of_the_matrix_products(changes):
     config = make_config(num_layers=3, **changes)
-    left_out = (48 - 10) * config.last_layer_predicted_only * feed_forward_flops(config)
+    left_out = (48 - 10) * config.last_layer_predicted_only * query_flops(config, 24)
     batch = make_batch(config, batch=2, seq=24, predictions=5)
     encoder = MODELS["bert"].flops_per_token(config, 24)
     heads = 48 * encoder + 10 * word_flops(config) - left_out

@@ -3,6 +3,7 @@
 Shape suffixes: B batch, S query position, T key position, D hidden, H heads, K head_dim.
 """
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -114,9 +115,15 @@ class SelfAttention(nn.Module):
         deterministic: bool,
         keep_attention: bool,
         extend: Extend | None = None,
+        read_positions: jax.Array | None = None,
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the hidden states and, if requested, the probabilities; see `bert.Block`."""
         config = self.config
+        read: Callable[[jax.Array], jax.Array] = lambda x: x  # noqa: E731
+        read_mask = mask
+        if read_positions is not None:
+            read = functools.partial(take_positions, positions=read_positions)
+            read_mask = mask.at_queries(read_positions)
         probs_BHST = None
         # The names determine the random bits of dropout; they are those that flax gives.
         drop_probs = Dropout(config.attention_dropout_rate, config.prng_impl, name="Dropout_0")
@@ -129,28 +136,37 @@ class SelfAttention(nn.Module):
                 assert mask.example_ids is not None  # only caches have none
                 x_BSD = Convolution(config, name="convolution")(x_BSD, mask.example_ids)
 
-            def project(name: str) -> jax.Array:
+            def project(name: str, x_BSD: jax.Array) -> jax.Array:
                 y_BSD = dense(config, config.hidden_size, name)(x_BSD)
                 return y_BSD.reshape(*y_BSD.shape[:2], config.num_heads, config.head_dim)
 
-            query_BSHK, key_BTHK, value_BTHK = project("query"), project("key"), project("value")
+            query_BSHK = project("query", read(x_BSD))
+            key_BTHK, value_BTHK = project("key", x_BSD), project("value", x_BSD)
             if config.query_key_norm:
                 query_BSHK = layer_norm(config, "query_norm", biases=False)(query_BSHK)
                 key_BTHK = layer_norm(config, "key_norm", biases=False)(key_BTHK)
             if rotation is not None:
-                query_BSHK, key_BTHK = rotate(query_BSHK, rotation), rotate(key_BTHK, rotation)
+                turn = jax.tree.map(read, rotation)
+                query_BSHK, key_BTHK = rotate(query_BSHK, turn), rotate(key_BTHK, rotation)
             if extend is not None:
                 key_BTHK, value_BTHK = extend(key_BTHK, value_BTHK)
             y_BSHK, probs_BHST = attention(
                 query_BSHK,
                 key_BTHK,
                 value_BTHK,
-                mask,
+                read_mask,
                 implementation=config.attention,
                 dropout=(lambda p: drop_probs(p, deterministic)) if has_dropout else None,
                 keep_probabilities=keep_attention,
             )
-            y_BSD = dense(config, config.hidden_size, "output")(y_BSHK.reshape(x_BSD.shape))
+            y_BSD = y_BSHK.reshape(*y_BSHK.shape[:2], config.hidden_size)
+            y_BSD = dense(config, config.hidden_size, "output")(y_BSD)
             return drop_output(y_BSD, deterministic)
 
-        return residual(config, x_BSD, attend, self.has_norm), probs_BHST
+        return residual(config, x_BSD, attend, self.has_norm, read), probs_BHST
+
+
+def take_positions(x: jax.Array, positions: jax.Array) -> jax.Array:
+    """x[batch, seq, ...] at int32[batch, positions] -> x[batch, positions, ...]."""
+    indices = positions.reshape(*positions.shape, *[1] * (x.ndim - 2))
+    return jnp.take_along_axis(x, indices, axis=1)

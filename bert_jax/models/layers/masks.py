@@ -20,6 +20,10 @@ class AttentionMask:
     pattern: str = flax.struct.field(default="bidirectional", pytree_node=False)
     window: int = flax.struct.field(default=0, pytree_node=False)
 
+    def at_queries(self, positions: jax.Array) -> "AttentionMask":
+        """Returns the mask of the queries at int32[batch, positions] and all keys."""
+        return AttentionMask(jnp.take_along_axis(self.bias, positions[:, None, :, None], axis=2))
+
 
 def make_mask(
     example_ids: jax.Array, position_ids: jax.Array, pattern: str, window: int, mask_value: float

@@ -39,6 +39,7 @@ def residual(
     x: jax.Array,
     sub_layer: Callable[[jax.Array], jax.Array],
     has_norm: bool = True,
+    read: Callable[[jax.Array], jax.Array] = lambda x: x,
 ) -> jax.Array:
     """The residual sum of a sub-layer with its layer normalisation.
 
@@ -48,12 +49,13 @@ def residual(
     Args:
       config: the encoder's configuration.
       x: float[batch, seq, hidden].
-      sub_layer: function of an array of that shape, which keeps it.
+      sub_layer: function of an array of that shape; it returns the positions that `read` returns.
       has_norm: False leaves the normalisation out.
+      read: returns the positions that the sum has, float[batch, positions, hidden].
     """
     if not has_norm:
-        return x + sub_layer(x)
+        return read(x) + sub_layer(x)
     norm = layer_norm(config, "layer_norm")
     if config.norm_place == "pre":
-        return x + sub_layer(norm(x))
-    return norm(x + sub_layer(x))
+        return read(x) + sub_layer(norm(x))
+    return norm(read(x) + sub_layer(x))

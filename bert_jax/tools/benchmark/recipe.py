@@ -5,9 +5,12 @@
 
 A recipe is NAME=CONFIG or "NAME=CONFIG;FIELD=VALUE;...". Each is trained for as many steps as it
 does in that time, so that its schedule ends with it; recipes alternate, one seed at a time.
-Held-out masked tokens are those of 15 % of the tokens, whatever a recipe trains on. Seconds are
-those of the training loop, compilation included and evaluations left out. The output folder has the
-runs, race.json with all curves, and race.svg. Complete runs are kept if the race is started again.
+Held-out masked tokens are those of 15 % of the tokens, whatever a recipe trains on. --part=tune
+evaluates on the first half of the held-out rows, --part=report on the second: settings are chosen
+on one and reported on the other. Seconds are those of the training loop, compilation included and
+evaluations left out. The output folder has the runs, race.json with all curves, and race.svg.
+Complete runs are kept if the race is started again. docs/race.md has the rules and the records;
+`entry.py` checks an entry.
 
 NAME=transformers:bert or NAME=transformers:modernbert is transformers' Trainer with that model, on
 the rows of the first recipe and with its sizes. Its fields are arguments of TrainingArguments;
@@ -21,31 +24,27 @@ import itertools
 import os
 import shutil
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.config import store
 from bert_jax.files.atomic import read_json, write_json, write_text
 from bert_jax.files.errors import UserError
+from bert_jax.tools.benchmark.curves import Curve, lines, plot, read_curve
 from bert_jax.tools.benchmark.side_by_side import (
     describe_machine,
     installed,
     run_command,
-    table,
     take_turns,
 )
-from bert_jax.tools.pages.plot import Line, standalone
-from bert_jax.training.metrics import read_metrics
 
 # Models of transformers' Trainer, instead of a configuration file.
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
+# The part of the held-out rows that is evaluated.
+PARTS = {"all": (0.0, 1.0), "tune": (0.0, 0.5), "report": (0.5, 1.0)}
 # Steps from which the rate of a recipe is measured, in parts: the median leaves out the few that
 # begin with compilation.
 _CALIBRATION_STEPS, _CALIBRATION_PART = 40, 4
-
-# Evaluations of a run, in order: the steps, seconds and tokens of training before each (`step`,
-# `seconds`, `tokens`), and its `loss` and `accuracy`.
-Curve = Sequence[Mapping[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +96,12 @@ def parse_recipe(text: str) -> Recipe:
 
 
 def run(
-    recipes: Sequence[Recipe], words: Sequence[str], seconds: float, seeds: int, output: str
+    recipes: Sequence[Recipe],
+    words: Sequence[str],
+    seconds: float,
+    seeds: int,
+    part: str,
+    output: str,
 ) -> None:
     """Runs the race; prints a line for each run, and the table.
 
@@ -106,6 +110,7 @@ def run(
       words: flags of `python -m bert_jax train` for all of them.
       seconds: training time of each run.
       seeds: runs of each recipe.
+      part: a row of PARTS.
       output: folder of the results.
 
     Raises:
@@ -114,7 +119,7 @@ def run(
     _check(recipes)
     print(describe_machine())
     os.makedirs(output, exist_ok=True)
-    race = _Race(words, seconds, output)
+    race = _Race((f"--config.eval.part={PARTS[part]}", *words), seconds, output)
     steps: dict[str, int] = {}
     # Rivals take rows, sizes and held-out masks from the first recipe's run: ours come first.
     for recipe in sorted(recipes, key=lambda recipe: recipe.config in RIVALS):
@@ -129,7 +134,8 @@ def run(
             end = curve[-1]
             print(
                 f"{recipe.name}, seed {seed}: {end['step']:,} steps, {end['seconds']:.1f} s,"
-                f" loss {end['loss']:.3f}, accuracy {end['accuracy']:.1%}",
+                f" {end['bits_per_character']:.3f} bits/character, loss {end['loss']:.3f},"
+                f" accuracy {end['accuracy']:.1%}",
                 flush=True,
             )
     write_json(os.path.join(output, "race.json"), curves)
@@ -191,9 +197,10 @@ class _Race:
         else:
             run_command("prepare", [*settings["flags"], self._data_dir(recipe)])
             self._train_ours(recipe, workdir, _CALIBRATION_STEPS, part, ["eval.max_batches=1"])
-        seconds = [point["seconds"] for point in read_curve(workdir)]
+        seconds = [0.0, *(point["seconds"] for point in read_curve(workdir))]
         median = statistics.median(b - a for a, b in itertools.pairwise(seconds))
-        steps = max(20, int(self.seconds * part / median))
+        compilation = seconds[-1] - median * (len(seconds) - 1)
+        steps = max(20, int((self.seconds - compilation) * part / median))
         write_json(path, settings | {"steps": steps})
         shutil.rmtree(workdir)
         return steps
@@ -253,83 +260,3 @@ class _Race:
 
     def _data_dir(self, recipe: Recipe) -> str:
         return f"--config.data.dir={os.path.join(self.output, f'{recipe.name}-data')}"
-
-
-def read_curve(workdir: str) -> Curve:
-    """Returns the evaluations of a run.
-
-    Raises:
-      UserError: it has none of masked tokens.
-    """
-    rows = [row for row in read_metrics(workdir) if row["split"] == "validation"]
-    if not rows or "masked_lm_loss" not in rows[-1]:
-        raise UserError(
-            f"{workdir} has no evaluation of masked tokens: a recipe trains on them, with held-out"
-            " text (config.data.validation_share)."
-        )
-    return [
-        {
-            "step": row["step"],
-            "seconds": row["speed"]["seconds"],
-            "tokens": int(row["speed"]["tokens"]),
-            "loss": row["masked_lm_loss"],
-            "accuracy": row["masked_lm_accuracy"],
-        }
-        for row in rows
-    ]
-
-
-def seconds_to(curve: Curve, loss: float) -> float | None:
-    """Returns the seconds after which the loss is first reached, on lines between evaluations.
-
-    None if it never is; the seconds of the first evaluation if that has reached it.
-    """
-    before = None
-    for point in curve:
-        if point["loss"] <= loss:
-            if before is None:
-                return point["seconds"]
-            share = (before["loss"] - loss) / (before["loss"] - point["loss"])
-            return before["seconds"] + share * (point["seconds"] - before["seconds"])
-        before = point
-    return None
-
-
-def plot(curves: Mapping[str, Sequence[Curve]]) -> str:
-    """Returns an SVG of loss against seconds: a line for each run, a color for each name."""
-    drawn = [
-        Line(
-            name,
-            {"seconds": [point["seconds"] for point in curve]},
-            [point["loss"] for point in curve],
-            color,
-        )
-        for color, (name, found) in enumerate(curves.items())
-        for curve in found
-    ]
-    return standalone("Held-out loss (nats)", drawn)
-
-
-def lines(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
-    """Yields a line for each recipe; the target is the mean final loss of the first one."""
-    ends = {name: [curve[-1] for curve in found] for name, found in curves.items()}
-    target = statistics.mean(end["loss"] for end in next(iter(ends.values())))
-    first, rows = None, {}
-    for name, found in curves.items():
-        losses = [end["loss"] for end in ends[name]]
-        spread = f" ± {statistics.stdev(losses):.3f}" if len(losses) > 1 else ""
-        times = [seconds_to(curve, target) for curve in found]
-        reached = [time for time in times if time is not None]
-        mean = statistics.mean(reached) if len(reached) == len(times) else None
-        first = mean if first is None else first
-        missed = f"{len(reached)} of {len(times)} reach it"
-        rows[name] = (
-            f"{ends[name][0]['step']:,}",
-            f"{statistics.mean(end['seconds'] for end in ends[name]):.1f}",
-            f"{statistics.mean(losses):.3f}{spread}",
-            f"{statistics.mean(end['accuracy'] for end in ends[name]):.1%}",
-            missed if mean is None else f"{mean:.1f}",
-            f"{mean / first:.2f}" if mean is not None and first else "",
-        )
-    header = ("steps", "seconds", "held-out loss", "accuracy", f"seconds to {target:.3f}")
-    yield from table((*header, "ratio"), rows)

@@ -8,6 +8,7 @@
     python -m bert_jax benchmark inference --model=MODEL --input=FILE
                                                               sentence vectors, predictions
     python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
+    python -m bert_jax benchmark entry DIR                    checks an entry of that race
     python -m bert_jax benchmark prepare                      from text to shards
     python -m bert_jax benchmark serve --model=MODEL          requests of a server
 
@@ -94,7 +95,17 @@ def recipe(flags: argparse.Namespace) -> None:
     from bert_jax.tools.benchmark.recipe import parse_recipe, run
 
     recipes = [parse_recipe(text) for text in flags.recipe]
-    run(recipes, config_words(flags), flags.seconds, flags.seeds, flags.output)
+    run(recipes, config_words(flags), flags.seconds, flags.seeds, flags.part, flags.output)
+
+
+def entry(flags: argparse.Namespace) -> None:
+    """Checks an entry of the race (docs/race.md): the output folder of `benchmark recipe`.
+
+    python -m bert_jax benchmark entry race --seconds=290
+    """
+    from bert_jax.tools.benchmark.entry import run
+
+    run(flags.folder, flags.seconds)
 
 
 def prepare(flags: argparse.Namespace) -> None:
@@ -166,8 +177,21 @@ COMMANDS = {
             Flag("RECIPE", [], "NAME=CONFIG;FIELD=VALUE;..."),
             Flag("seconds", 60.0, "Of training, for each run."),
             _SEEDS,
+            Flag(
+                "part",
+                "all",
+                "Held-out rows: tune (first half), report (second half) or all.",
+                choices=("all", "tune", "report"),
+            ),
             Flag("output", "race", "Folder of the runs and of race.json and race.svg."),
             OVERRIDES,
+        ),
+    ),
+    "entry": (
+        entry,
+        (
+            Flag("FOLDER", "", "output folder of benchmark recipe"),
+            Flag("seconds", 290.0, "Budget of a run."),
         ),
     ),
     "prepare": (

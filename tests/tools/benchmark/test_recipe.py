@@ -7,8 +7,9 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.tools.benchmark import recipe
-from bert_jax.tools.benchmark.recipe import parse_recipe, plot, seconds_to
+from bert_jax.tools.benchmark import curves as race_curves
+from bert_jax.tools.benchmark.curves import plot, seconds_to
+from bert_jax.tools.benchmark.recipe import parse_recipe
 from bert_jax.tools.benchmark.side_by_side import installed
 from tests.runs.conftest import write_corpus
 
@@ -17,8 +18,8 @@ has_trainer = len(installed("torch", "transformers", "accelerate")) == 3
 
 def curve(*points):
     """Of (seconds, loss)."""
-    names = ("step", "seconds", "tokens", "loss", "accuracy")
-    rows = ((i, t, 64 * i, loss, 0.25) for i, (t, loss) in enumerate(points))
+    names = ("step", "seconds", "tokens", "loss", "accuracy", "bits_per_character")
+    rows = ((i, t, 64 * i, loss, 0.25, loss / 4) for i, (t, loss) in enumerate(points))
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
@@ -36,15 +37,12 @@ def test_the_table_compares_with_the_first_recipe():
         "bert": [curve((10.0, 6.0), (60.0, 4.0)), curve((10.0, 6.0), (60.0, 5.0))],
         "fast": [curve((10.0, 5.0), (20.0, 4.0)), curve((10.0, 5.0), (20.0, 4.0))],
     }
-    header, bert, fast = recipe.lines(curves)
+    header, bert, fast = race_curves.lines(curves)
     assert "seconds to 4.500" in header
-    assert bert.split() == ["bert", "1", "60.0", "4.500", "±", "0.707", "25.0%"] + (
-        ["1", "of", "2", "reach", "it"]
-    )
-    assert fast.split()[:7] == ["fast", "1", "20.0", "4.000", "±", "0.000", "25.0%"]
-    assert fast.split()[7] == "15.0"
+    assert bert.split() == "bert 1 60.0 1.125 ± 0.177 4.500 ± 0.707 25.0% 1 of 2 reach it".split()
+    assert fast.split() == "fast 1 20.0 1.000 ± 0.000 4.000 ± 0.000 25.0% 15.0 1.00".split()
     both = {name: curves["fast"] for name in ("a", "b")}
-    assert list(recipe.lines(both))[2].split()[-2:] == ["20.0", "1.00"]
+    assert list(race_curves.lines(both))[2].split()[-2:] == ["20.0", "1.00"]
 
 
 def test_the_picture_has_a_line_for_each_run_and_every_name():
