@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.encoders import BertConfig
-from bert_jax.models.layers.attention import Extend, SelfAttention
+from bert_jax.models.layers.attention import Extend, SelfAttention, take_positions
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.convolution import Convolution
 from bert_jax.models.layers.dense import embedding, feed_forward
@@ -118,8 +118,8 @@ class Block(nn.Module):
         keep_attention: bool,
         extend: Extend | None = None,
         read_positions: jax.Array | None = None,
-    ) -> tuple[jax.Array, jax.Array | None]:
-        """Returns the hidden states and, if requested, attention probabilities.
+    ) -> tuple[jax.Array, jax.Array | None, jax.Array]:
+        """Returns the hidden states, attention probabilities if requested, and `attended`.
 
         Args:
           x: float[batch, seq, hidden].
@@ -133,19 +133,28 @@ class Block(nn.Module):
             all; None: all.
 
         Returns:
-          float[batch, seq or positions, hidden]; see `keep_attention`.
+          float[batch, seq or positions, hidden]; see `keep_attention`; and the hidden states
+          between attention and feed-forward network, with a copy head those of all positions.
         """
         config = self.config
         has_norm = config.first_layer_norm or self.number > 0
         # [B, S, D], [B, H, S, S]
-        x, probs = SelfAttention(config, has_norm, name="attention")(
-            x, mask, rotation, deterministic, keep_attention, extend, read_positions
+        copies = read_positions is not None and config.copy_head
+        attended, probs = SelfAttention(config, has_norm, name="attention")(
+            x,
+            mask,
+            rotation,
+            deterministic,
+            keep_attention,
+            extend,
+            None if copies else read_positions,
         )
+        x = take_positions(attended, read_positions) if copies else attended  # [B, S or P, D]
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(  # [B, S, D] -> [B, S, F] -> [B, S, D]
             config, x, lambda x: dropout(feed_forward(config, x), deterministic)
         )
-        return x, probs
+        return x, probs, attended
 
 
 class Stack(nn.Module):
@@ -173,7 +182,7 @@ class Stack(nn.Module):
           cache: the keys and values of earlier positions, with attention_pattern="causal" and one
             example per row; None: the batch has all positions.
         """
-        config, extend = self.config, None
+        config, extend, attended = self.config, None, None
         args = deterministic, keep_attention
         if cache is not None:
             is_token = batch["example_ids"] > 0  # [B, S]
@@ -194,10 +203,9 @@ class Stack(nn.Module):
                 mask, turn = views[config.is_global(i)]
                 read = batch.get("read_positions") if i == config.num_layers - 1 else None
                 block = make_block(config, i, name=f"layer_{i}")
-                x, probs = block(x, mask, turn, *args, extend, read)
+                x, probs, attended = block(x, mask, turn, *args, extend, read)
                 all_hidden.append(x)  # [B, S, D]
                 attention.append(probs)  # [B, H, S, S] or None
-        before_last = all_hidden[-2] if config.copy_head else None
         if config.norm_place == "pre":
             all_hidden[-1] = layer_norm(config, "layer_norm")(all_hidden[-1])  # [B, S, D]
         return Encoded(
@@ -205,7 +213,7 @@ class Stack(nn.Module):
             tuple(all_hidden) if keep_all else (),
             tuple(attention) if keep_attention else (),
             extend.cache() if extend else None,
-            before_last,
+            attended if config.copy_head else None,
         )
 
     def _kinds(self) -> tuple[bool, ...]:
@@ -291,9 +299,14 @@ def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
 def query_flops(config: TransformerConfig, sequence_length: int) -> float:
     """Returns the part of `flops_per_token` of one block without its keys and values."""
     hidden = config.hidden_size
+    attention = 2.0 * (2 * hidden**2 + 2 * hidden * sequence_length)
+    return attention + feed_forward_flops(config)
+
+
+def feed_forward_flops(config: TransformerConfig) -> float:
+    """Returns the part of `flops_per_token` of one block's feed-forward network."""
     kernels = 3 if config.feed_forward == "gated" else 2
-    feed_forward = kernels * hidden * config.intermediate_size
-    return 2.0 * (2 * hidden**2 + 2 * hidden * sequence_length + feed_forward)
+    return 2.0 * kernels * config.hidden_size * config.intermediate_size
 
 
 BERT = Model(config=BertConfig, encoder=Bert, rules=RULES, flops_per_token=flops_per_token)

@@ -173,8 +173,8 @@ class PreTrainingModel(nn.Module):
         masked_lm_logits, copies = scores.logits(), None
         if model.has_copy_head:
             head = CopyHead(model, self.mask_id, name="copy_head")
-            assert encoded.before_last is not None  # of a Transformer with a copy head
-            copies = head(masked, encoded.before_last, batch)
+            assert encoded.attended is not None  # of a Transformer with a copy head
+            copies = head(masked, encoded.attended, batch)
         if pooled is not None:
             next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)
         hidden = None if predicted_only else encoded.hidden

@@ -70,15 +70,15 @@ class Encoded:
       attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
         Empty unless requested.
       cache: cache for the next call of `decode`; None in all other calls.
-      before_last: float[batch, seq, hidden], what the last block reads; None unless a Transformer
-        has a copy head.
+      attended: float[batch, seq, hidden], between the last block's attention and its feed-forward
+        network; None unless a Transformer has a copy head.
     """
 
     hidden: jax.Array
     all_hidden: tuple[jax.Array, ...] = ()
     attention: tuple[jax.Array, ...] = ()
     cache: Any = None
-    before_last: jax.Array | None = None
+    attended: jax.Array | None = None
 
 
 def activation_dtype(config: EncoderConfig) -> jnp.dtype:
@@ -108,7 +108,8 @@ class Encoder(nn.Module):
         Args:
           batch: int32[batch, seq] `input_ids`; `complete_batch` fills in missing fields. With
             int32[batch, positions] `read_positions`, a Transformer's last block is applied to these
-            only; they attend to all positions.
+            only, and they attend to all positions. With a copy head, which reads all of them, this
+            holds for its feed-forward network alone.
           deterministic: no dropout; otherwise a key "dropout" is required.
           keep_all: also return the embeddings and the hidden states of each layer.
           keep_attention: also return the attention probabilities of each layer.

@@ -25,7 +25,7 @@ from bert_jax.config.phases import Phase, max_masks
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.models.bert import query_flops
+from bert_jax.models.bert import feed_forward_flops, query_flops
 from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flops
 from bert_jax.tasks import losses, masking
@@ -114,7 +114,9 @@ class Pretraining(Task):
             flops += copy_flops(self.model, length, predictions)
         if isinstance(self.model, TransformerConfig) and self.model.last_layer_predicted_only:
             # What the encoder's own FLOPs count too much.
-            flops -= (length - predictions) * query_flops(self.model, length)
+            copies = self.model.has_copy_head
+            unread = feed_forward_flops(self.model) if copies else query_flops(self.model, length)
+            flops -= (length - predictions) * unread
         return flops / length
 
 

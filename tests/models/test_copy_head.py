@@ -34,7 +34,7 @@ def rms(x):
     return x / np.sqrt((x**2).mean() + CONFIG.layer_norm_epsilon)
 
 
-def formula(head, hidden, states, logits, batch, row, slot):
+def formula(head, hidden, attended, logits, batch, row, slot):
     """Returns p(word) of the first WORDS words, in double precision."""
     own = batch["masked_lm_positions"][row, slot]
     examples, ids = batch["example_ids"][row], batch["input_ids"][row]
@@ -48,7 +48,7 @@ def formula(head, hidden, states, logits, batch, row, slot):
     if not sources:
         return words
     query = rms(hidden[row, own]) @ head["query"]["kernel"]
-    keys = [rms(states[row, place]) @ head["key"]["kernel"] for place in sources]
+    keys = [rms(attended[row, place]) @ head["key"]["kernel"] for place in sources]
     scores = np.exp([query @ key / np.sqrt(len(query)) for key in keys])
     z = hidden[row, own] @ head["gate_kernel"] + head["gate_bias"][0]
     gate = 1 / (1 + np.exp(-z))
@@ -61,11 +61,11 @@ def formula(head, hidden, states, logits, batch, row, slot):
 def test_probabilities_are_the_mixture_of_softmax_and_copies_within_an_example(case):
     params, batch = case
     outputs = apply(MODEL, params, batch)
-    keys = apply(Bert(CONFIG), params["bert"], batch).before_last
+    attended = apply(Bert(CONFIG), params["bert"], batch).attended
     found = np.exp(jax.jit(lambda x: x.log_probabilities(WORDS))(outputs))
     for row in range(3):
         for slot in range(6):
-            states = outputs.hidden, keys, outputs.masked_lm_logits
+            states = outputs.hidden, attended, outputs.masked_lm_logits
             expected = formula(params["copy_head"], *states, batch, row, slot)
             np.testing.assert_allclose(found[row, slot], expected, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)

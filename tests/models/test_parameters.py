@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.models import MODELS
-from bert_jax.models.bert import Bert, query_flops
+from bert_jax.models.bert import Bert, feed_forward_flops, query_flops
 from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import HEAD_RULES, PreTrainingModel, word_flops
 from bert_jax.models.model import parameter_shapes
@@ -114,15 +114,16 @@ def count_products(jaxpr):
 )
 def test_flops_are_those_of_the_matrix_products(changes):
     config = make_config(num_layers=3, **changes)
-    left_out = (48 - 10) * config.last_layer_predicted_only * query_flops(config, 24)
+    unread = (48 - 10) * config.last_layer_predicted_only
     batch = make_batch(config, batch=2, seq=24, predictions=5)
     encoder = MODELS["bert"].flops_per_token(config, 24)
-    heads = 48 * encoder + 10 * word_flops(config) - left_out
+    heads = 48 * encoder + 10 * word_flops(config)
+    copies = 2 * copy_flops(config, 24, 5) - unread * feed_forward_flops(config)
     copying = dataclasses.replace(config, copy_head=True)
     for model, expected in (
         (Bert(config), 48 * encoder),
-        (PreTrainingModel(config, next_sentence=False), heads),
-        (PreTrainingModel(copying, next_sentence=False), heads + 2 * copy_flops(config, 24, 5)),
+        (PreTrainingModel(config, False), heads - unread * query_flops(config, 24)),
+        (PreTrainingModel(copying, False), heads + copies),
     ):
         params = parameter_shapes(model, batch)
         jaxpr = jax.make_jaxpr(lambda p, m=model: m.apply({"params": p}, batch, deterministic=True))

@@ -47,7 +47,7 @@ def scan_blocks(
         params, number = layer
         rngs = {} if key is None else {"dropout": jax.random.fold_in(key, number)}
         outputs: Any = block.apply({"params": params}, x, *args, rngs=rngs)
-        x, probs = outputs
+        x, probs, _ = outputs
         return x, (x if keep_all else None, probs)
 
     if config.remat:

@@ -7,9 +7,7 @@ complete and within the budget, they follow the rules, their text is that of thi
 the last checkpoint scores what the run says.
 """
 
-import dataclasses
 import os
-import tempfile
 from collections.abc import Iterator
 
 from bert_jax.config import store
