@@ -81,7 +81,9 @@ def _shorten_steps(config: ConfigDict) -> None:
     config.model.convolution = 3
     config.model.last_layer_predicted_only = True
 
-    # Three programs, whose slots for predictions are all used.
+    # First short rows, whose attention is cheap, then long ones, which have more to learn from.
+    config.phases = ((64, 1 / 3, 32), (128, 1 / 3, 16), (256, 1 / 3, 8))
+    # One program for each, whose slots for predictions are all used.
     config.data.mask_rounding = "row"
     config.data.mask_stages = 3
     config.data.eval_masked_lm_prob = 0.15
@@ -91,6 +93,7 @@ def _shorten_steps(config: ConfigDict) -> None:
     config.optimizer.rates = (
         (r"attention/(query|key|value)/kernel|intermediate/kernel", 2.9),
         (r"encoder/.*output/kernel", 1.5),
+        (r"word_embeddings", 2.5),
     )
     config.optimizer.no_decay = ("layer_norm", "bias", "taps", "gate")
     config.steps = 4800

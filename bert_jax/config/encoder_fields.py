@@ -130,9 +130,9 @@ class TransformerConfig(EncoderConfig):
     # odd number of positions of one example (So et al. 2021 convolve queries, keys and values); it
     # starts as the identity. 0: none.
     convolution: int = setting(0, minimum=0)
-    # Whether pre-training on masked tokens applies the last block's feed-forward network to the
-    # predicted positions only, and to [CLS] where it is read. Nothing changes but the random bits
-    # of its dropout.
+    # Whether pre-training on masked tokens applies the last block to the predicted positions only,
+    # and to [CLS] where it is read. Nothing changes but the random bits of its dropout. With
+    # copy_head, which reads all positions after its attention, only its feed-forward network.
     last_layer_predicted_only: bool = setting(False)
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
     # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores

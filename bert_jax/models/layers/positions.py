@@ -66,5 +66,10 @@ def rotate(x: jax.Array, by: Rotation) -> jax.Array:
     """
     cos, sin = by
     real, imaginary = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    turned = [real * cos - imaginary * sin, real * sin + imaginary * cos]
-    return jnp.concatenate(turned, axis=-1).astype(x.dtype)
+    turned = real * cos - imaginary * sin, real * sin + imaginary * cos
+    # A sum of padded halves: XLA is slower at concatenating them on CPUs.
+    sides, half = [(0, 0)] * (x.ndim - 1), x.shape[-1] // 2
+    first, second = (
+        jnp.pad(y, [*sides, place]) for y, place in zip(turned, ((0, half), (half, 0)), strict=True)
+    )
+    return (first + second).astype(x.dtype)

@@ -42,9 +42,10 @@ from bert_jax.tools.benchmark.side_by_side import (
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
 # The part of the held-out rows that is evaluated.
 PARTS = {"all": (0.0, 1.0), "tune": (0.0, 0.5), "report": (0.5, 1.0)}
-# Steps from which the rate of a recipe is measured, in parts: the median leaves out the few that
-# begin with compilation.
-_CALIBRATION_STEPS, _CALIBRATION_PART = 40, 4
+# Steps from which the rate of a recipe is measured, in parts.
+_CALIBRATION_STEPS, _CALIBRATION_PART = 60, 4
+# Fraction of the time that is planned: the speed of a host changes by some percent.
+_PLANNED = 0.97
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,10 +198,13 @@ class _Race:
         else:
             run_command("prepare", [*settings["flags"], self._data_dir(recipe)])
             self._train_ours(recipe, workdir, _CALIBRATION_STEPS, part, ["eval.max_batches=1"])
-        seconds = [0.0, *(point["seconds"] for point in read_curve(workdir))]
-        median = statistics.median(b - a for a, b in itertools.pairwise(seconds))
-        compilation = seconds[-1] - median * (len(seconds) - 1)
-        steps = max(20, int((self.seconds - compilation) * part / median))
+        ends = [0.0, *(point["seconds"] for point in read_curve(workdir))]
+        parts = [end - begin for begin, end in itertools.pairwise(ends)]
+        # Some parts have a compilation.
+        usual = [seconds for seconds in parts if seconds < 2 * statistics.median(parts)]
+        mean = statistics.mean(usual)
+        compilation = sum(parts) - mean * len(parts)
+        steps = max(20, int((self.seconds * _PLANNED - compilation) * part / mean))
         write_json(path, settings | {"steps": steps})
         shutil.rmtree(workdir)
         return steps
