@@ -35,8 +35,8 @@ def get_config(name: str = "base") -> ConfigDict:
         return _modern(name)
     recipe, _, size = name.partition("_")
     config = _modern(size or "tiny")
-    _shorten_steps(config)
     config.model.copy_head = recipe == "record"
+    _shorten_steps(config)
     return config
 
 
@@ -81,8 +81,9 @@ def _shorten_steps(config: ConfigDict) -> None:
     config.model.convolution = 3
     config.model.last_layer_predicted_only = True
 
-    # First short rows, whose attention is cheap, then long ones, which have more to learn from.
-    config.phases = ((64, 1 / 3, 32), (128, 1 / 3, 16), (256, 1 / 3, 8))
+    # First short rows, whose attention is cheap, then long ones, which have more to copy from.
+    longest = (256, 1 / 3, 8) if config.model.copy_head else (128, 1 / 3, 16)
+    config.phases = ((64, 1 / 3, 32), (128, 1 / 3, 16), longest)
     # One program for each, whose slots for predictions are all used.
     config.data.mask_rounding = "row"
     config.data.mask_stages = 3
