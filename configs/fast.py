@@ -82,8 +82,9 @@ def _shorten_steps(config: ConfigDict) -> None:
     config.model.last_layer_predicted_only = True
 
     # First short rows, whose attention is cheap, then long ones, which have more to copy from.
-    longest = (256, 1 / 3, 8) if config.model.copy_head else (128, 1 / 3, 16)
-    config.phases = ((64, 1 / 3, 32), (128, 1 / 3, 16), longest)
+    config.phases = ((64, 1 / 3, 32), (128, 2 / 3, 16))
+    if config.model.copy_head:
+        config.phases = ((64, 1 / 3, 32), (256, 1 / 3, 8), (512, 1 / 3, 4))
     # One program for each, whose slots for predictions are all used.
     config.data.mask_rounding = "row"
     config.data.mask_stages = 3
