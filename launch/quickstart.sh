@@ -4,7 +4,7 @@
 #   bash launch/quickstart.sh [--dry_run] [WORKDIR] [--config=FILE] [--config.FIELD=VALUE ...]
 #
 # Sets up the environment first. WORKDIR defaults to `quickstart`; the same command resumes a run
-# that was stopped. FILE defaults to configs/fast.py:tiny; configs/tiny.py is BERT-Tiny with the
+# that was stopped. FILE defaults to configs/fast.py:plain; configs/tiny.py is BERT-Tiny with the
 # paper's recipe. PYTHON and EXTRAS: see environment.sh.
 set -euo pipefail
 if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
@@ -14,7 +14,7 @@ if [[ $# -gt 0 && $1 != --* ]]; then workdir=$1; shift; fi
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 
 trap 'exit 130' INT # Ctrl-C: the run saves and stops, and so does this script
-if [[ " $* " != *" --config"[=' ']* ]]; then set -- --config="$root/configs/fast.py:tiny" "$@"; fi
+if [[ " $* " != *" --config"[=' ']* ]]; then set -- --config="$root/configs/fast.py:plain" "$@"; fi
 run python -m bert_jax.main --workdir="$workdir" "$@"
 
 echo
@@ -30,6 +30,6 @@ What next:
   look at the data          python -m bert_jax prepare --workdir=$quoted --dump=3
   look at the report        $quoted/report.html; also metrics.jsonl, and tensorboard/ with TensorBoard
   evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted
-  train on your own text    python -m bert_jax.main --config=configs/fast.py:tiny --workdir=DIR --config.data.source=text:YOUR.txt
+  train on your own text    python -m bert_jax.main --config=configs/fast.py:plain --workdir=DIR --config.data.source=text:YOUR.txt
   train BERT-Base           README.md and launch/README.md
 END

@@ -42,6 +42,13 @@ _GROUPS = {"parity": "theirs", "convert": "theirs"}
 _FIRST = (*_GROUPS, "runs", "training")
 
 
+def pytest_configure() -> None:
+    """Computes sentence vectors without rounding, whatever the processor."""
+    from bert_jax.devices import processor
+
+    processor.multiplies_bfloat16 = lambda: False
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Returns a scheduler that gives a worker a whole group: folders of _GROUPS, or a file."""

@@ -83,7 +83,7 @@ def test_the_checks_are_the_same_for_all(tmp_path):
 )
 def test_the_quick_start_keeps_its_run_where_it_is_called(words, folder, flags, tmp_path):
     output = run_script(LAUNCH / "quickstart.sh", "--dry_run", *words, cwd=tmp_path).stdout
-    fast = str(LAUNCH.parent / "configs/fast.py:tiny")
+    fast = str(LAUNCH.parent / "configs/fast.py:plain")
     flags = [f"--workdir={tmp_path}/{folder}", *(flag.replace("FAST", fast) for flag in flags)]
     assert shlex.split(output.split("\n")[0])[3:] == flags
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
 
 MAX_BYTES = 2_000_000_000
@@ -22,11 +23,7 @@ def default_folder() -> str:
     XLA compiles for the instructions of the processor, and home folders are shared by machines.
     """
     home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    try:
-        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    features = next((line for line in lines if line.lower().startswith(("flags", "features"))), "")
+    features = " ".join(processor.features())
     name = f"{platform.machine()}-{zlib.crc32(features.encode()):08x}"
     return str(pathlib.Path(home).expanduser() / "bert_jax" / "compiled" / name)
 

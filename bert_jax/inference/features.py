@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
+from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.inference.feature_choice import SEVERAL, Choice
@@ -62,7 +64,7 @@ class FeatureExtractor:
         self._forward = self.model.compile(
             functools.partial(
                 _forward,
-                make(self.model.encoder),
+                make(_encoder_config(self.choice, self.model.encoder)),
                 choice,
                 "" if choice.long == "windows" else pooling,
             )
@@ -197,6 +199,15 @@ def _decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
         normalize=vectors.normalize if choice.normalize is None else choice.normalize,
     )
     return decided, min(longest, vectors.max_length or longest)
+
+
+def _encoder_config(choice: Choice, model: EncoderConfig) -> EncoderConfig:
+    """Returns the encoder's configuration in the dtype that is computed in."""
+    is_float32 = isinstance(model, TransformerConfig) and model.dtype == "float32"
+    if choice.exact or choice.level != "sentence" or not is_float32:
+        return model
+    is_faster = jax.default_backend() == "cpu" and processor.multiplies_bfloat16()
+    return dataclasses.replace(model, dtype="bfloat16_products") if is_faster else model
 
 
 def check_layers(choice: Choice, model: EncoderConfig) -> None:

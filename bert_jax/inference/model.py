@@ -38,7 +38,8 @@ def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
     Args:
       path: a workdir; or a folder of Hugging Face, google-research/bert, bilm-tf or
         openai/finetune-transformer-lm, which needs no conversion.
-      dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run.
+      dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
+        and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
 
     Raises:
       UserError: there is no model, or it is corrupt.
@@ -46,7 +47,8 @@ def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
     >>> model = bert_jax.load("runs/mine", dtype="float32")
     """
     values = {"dtype": dtype} if dtype else {}
-    return Model(load_model(os.fspath(path), lambda config: config.replace(values)))
+    loaded = load_model(os.fspath(path), lambda config: config.replace(values))
+    return Model(loaded, exact=bool(values))
 
 
 class Model:
@@ -64,8 +66,8 @@ class Model:
         the last hidden states, float[batch, seq, hidden].
     """
 
-    def __init__(self, loaded: TrainedModel):
-        self._loaded = loaded
+    def __init__(self, loaded: TrainedModel, exact: bool = False):
+        self._loaded, self._exact = loaded, exact
         self._predictor = predictor = Predictor(loaded)
         # What is compiled once for a choice stays compiled.
         self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
@@ -137,7 +139,8 @@ class Model:
         >>> similarity = vectors @ vectors.T
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
-        extractor = self._features(Choice(layers=layer, **pooled, long=long, stride=stride))
+        whole = {"long": long, "stride": stride, "exact": self._exact}
+        extractor = self._features(Choice(layers=layer, **pooled, **whole))
         found = extractor.run(map(extractor.row, _texts(texts)))
         vectors = [features["embeddings"] for _, features in found]
         size = self._loaded.encoder.hidden_size
@@ -159,7 +162,7 @@ class Model:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        extractor = self._features(Choice(layers=layers, **choice))
+        extractor = self._features(Choice(layers=layers, **{"exact": self._exact} | choice))
         found = extractor.run(map(extractor.row, _texts(texts)))
         return [extractor.names(row, features) | features for row, features in found]
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data.labelled.texts import Text
+from bert_jax.devices import processor
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor, check_layers
 from bert_jax.models.pooling import EncoderWithPooler
@@ -91,6 +92,20 @@ def test_sentences_are_pooled_over_all_their_tokens(pooling, normalize, extract,
         last = hidden[-1]
         want = {"cls": last[0], "mean": last.mean(axis=0), "max": last.max(axis=0)}[pooling]
         close(features["embeddings"], want / np.linalg.norm(want) if normalize else want)
+
+
+def test_sentence_vectors_are_rounded_where_that_is_faster_and_unless_exact(extract, monkeypatch):
+    exact = extract(level="sentence")
+    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    rounded, words = extract(level="sentence"), extract(level="word")
+    for kept, again in zip(exact, extract(level="sentence", exact=True), strict=True):
+        np.testing.assert_array_equal(kept["embeddings"], again["embeddings"])
+    for kept, other in zip(exact, rounded, strict=True):
+        a, b = kept["embeddings"], other["embeddings"]
+        assert 0.9999 < a @ b / np.linalg.norm(a) / np.linalg.norm(b) and (a != b).any()
+    monkeypatch.undo()
+    for kept, other in zip(words, extract(level="word"), strict=True):
+        np.testing.assert_array_equal(kept["hidden_states"], other["hidden_states"])
 
 
 # Of TEXTS, in their order: the words, and the positions of their pieces.

@@ -144,7 +144,8 @@ def build(
 
 
 def _vectors(predictor: Predictor) -> Callable[[list[str]], Any]:
-    choice = Choice(level="sentence", pooling="mean", normalize=False, long="truncate")
+    kind = {"level": "sentence", "pooling": "mean", "normalize": False}
+    choice = Choice(**kind, long="truncate", exact=True)
     extractor = FeatureExtractor(predictor, choice)
 
     def compute(texts: list[str]) -> list[np.ndarray]:

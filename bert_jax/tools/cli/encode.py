@@ -12,6 +12,9 @@ the order of the input; - prints JSON lines. docs/encode.md lists the arrays.
 
 A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
 reads it in overlapping windows, from which each token is taken once.
+
+On processors with instructions for bfloat16, sentence vectors of a float32 model are computed with
+rounded products (cosine at least 0.9999); --config.dtype=float32 computes them without rounding.
 """
 
 import argparse
@@ -94,6 +97,7 @@ def _choice(flags: argparse.Namespace) -> Choice:
         normalize=flags.normalize,
         long=long,
         stride=flags.stride,
+        exact="dtype" in flags.overrides,
     )
 
 
