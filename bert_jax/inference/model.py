@@ -1,5 +1,6 @@
 """A trained model as an object: text in, vectors, predictions and new text out."""
 
+import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -139,8 +140,8 @@ class Model:
         >>> similarity = vectors @ vectors.T
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
-        whole = {"long": long, "stride": stride, "exact": self._exact}
-        extractor = self._features(Choice(layers=layer, **pooled, **whole))
+        choice = Choice(layers=layer, **pooled, long=long, stride=stride, exact=self._exact)
+        extractor = self._features(choice)
         found = extractor.run(map(extractor.row, _texts(texts)))
         vectors = [features["embeddings"] for _, features in found]
         size = self._loaded.encoder.hidden_size
@@ -162,7 +163,8 @@ class Model:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        extractor = self._features(Choice(layers=layers, **{"exact": self._exact} | choice))
+        made = dataclasses.replace(Choice(layers=layers, **choice), exact=self._exact)
+        extractor = self._features(made)
         found = extractor.run(map(extractor.row, _texts(texts)))
         return [extractor.names(row, features) | features for row, features in found]
 

@@ -139,17 +139,14 @@ class Block(nn.Module):
         config = self.config
         has_norm = config.first_layer_norm or self.number > 0
         # [B, S, D], [B, H, S, S]
-        copies = read_positions is not None and config.copy_head
+        # A copy head reads all positions after the last attention.
+        queries = None if config.copy_head else read_positions
         attended, probs = SelfAttention(config, has_norm, name="attention")(
-            x,
-            mask,
-            rotation,
-            deterministic,
-            keep_attention,
-            extend,
-            None if copies else read_positions,
+            x, mask, rotation, deterministic, keep_attention, extend, queries
         )
-        x = take_positions(attended, read_positions) if copies else attended  # [B, S or P, D]
+        x = attended  # [B, S or P, D]
+        if read_positions is not None and config.copy_head:
+            x = take_positions(x, read_positions)  # [B, P, D]
         dropout = Dropout(config.dropout_rate, config.prng_impl)
         x = residual(  # [B, S, D] -> [B, S, F] -> [B, S, D]
             config, x, lambda x: dropout(feed_forward(config, x), deterministic)
