@@ -74,7 +74,7 @@ def split_into_stages(
       phases: phases of the run.
       rates: masking rate of each stage; stages are equal parts of the run.
       rounding: config.data.mask_rounding.
-      steps: number of steps of the run.
+      steps: training steps in total.
     """
     borders = [number / len(rates) for number in range(len(rates) + 1)]
     parts, start = [], 0.0

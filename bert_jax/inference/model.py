@@ -1,6 +1,5 @@
 """A trained model as an object: text in, vectors, predictions and new text out."""
 
-import dataclasses
 import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -163,8 +162,7 @@ class Model:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        made = dataclasses.replace(Choice(layers=layers, **choice), exact=self._exact)
-        extractor = self._features(made)
+        extractor = self._features(Choice(layers=layers, exact=self._exact, **choice))
         found = extractor.run(map(extractor.row, _texts(texts)))
         return [extractor.names(row, features) | features for row, features in found]
 

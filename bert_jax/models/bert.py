@@ -138,13 +138,13 @@ class Block(nn.Module):
         """
         config = self.config
         has_norm = config.first_layer_norm or self.number > 0
-        # [B, S, D], [B, H, S, S]
         # A copy head reads all positions after the last attention.
         queries = None if config.copy_head else read_positions
+        # [B, S or P, D], [B, H, S or P, S]
         attended, probs = SelfAttention(config, has_norm, name="attention")(
             x, mask, rotation, deterministic, keep_attention, extend, queries
         )
-        x = attended  # [B, S or P, D]
+        x = attended
         if read_positions is not None and config.copy_head:
             x = take_positions(x, read_positions)  # [B, P, D]
         dropout = Dropout(config.dropout_rate, config.prng_impl)

@@ -70,7 +70,7 @@ def evaluate(
 
 
 def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
-    """Returns an evaluator of all held-out rows of a phase; None if there are none.
+    """Returns an evaluator of the held-out rows of a phase; None if there are none.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
     each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`).
@@ -113,15 +113,28 @@ def evaluated_batches(
     Of a corpus, those are `config.eval.part`, at least one batch, and of that at most
     `config.eval.max_batches`.
     """
-    first, last = 0, None
-    if config.has_corpus:
-        count = -(-rows.rows_per_epoch // batch_size)
-        begin, end = config.eval.part
-        first = min(round(begin * count), count - 1)
-        last = max(round(end * count), first + 1)
-        if config.eval.max_batches:
-            last = min(last, first + config.eval.max_batches)
-    return itertools.islice(enumerate(rows.evaluation_batches(batch_size)), first, last)
+    batches = enumerate(rows.evaluation_batches(batch_size))
+    if not config.has_corpus:
+        return batches
+    numbers = evaluated_numbers(config, rows.rows_per_epoch, batch_size)
+    return itertools.islice(batches, numbers.start, numbers.stop)
+
+
+def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> range:
+    """Returns the numbers of the batches of a corpus that are evaluated; see `evaluated_batches`.
+
+    Args:
+      config: the run's configuration.
+      num_rows: held-out rows.
+      batch_size: rows of a batch.
+    """
+    count = -(-num_rows // batch_size)
+    begin, end = config.eval.part
+    first = min(round(begin * count), count - 1)
+    last = max(round(end * count), first + 1)
+    if config.eval.max_batches:
+        last = min(last, first + config.eval.max_batches)
+    return range(first, last)
 
 
 def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:

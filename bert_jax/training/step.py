@@ -95,7 +95,7 @@ def compute_gradient(
       batch: the global batch.
       keys: "dropout" and "masking"; the number of the step is folded into them.
       task: decides model, masks and losses.
-      steps: number of steps of the run.
+      steps: training steps in total.
       num_microbatches: number of parts that the batch is split into.
     """
     masking_key = jax.random.fold_in(keys["masking"], state.step)

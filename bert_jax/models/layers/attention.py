@@ -3,7 +3,6 @@
 Shape suffixes: B batch, S query position, T key position, D hidden, H heads, K head_dim.
 """
 
-import functools
 import math
 from collections.abc import Callable
 
@@ -119,16 +118,15 @@ class SelfAttention(nn.Module):
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the hidden states and, if requested, the probabilities; see `bert.Block`."""
         config = self.config
-        read: Callable[[jax.Array], jax.Array] = lambda x: x  # noqa: E731
-        read_mask = mask
-        if read_positions is not None:
-            read = functools.partial(take_positions, positions=read_positions)
-            read_mask = mask.at_queries(read_positions)
+        read_mask = mask if read_positions is None else mask.at_queries(read_positions)
         probs_BHST = None
         # The names determine the random bits of dropout; they are those that flax gives.
         drop_probs = Dropout(config.attention_dropout_rate, config.prng_impl, name="Dropout_0")
         drop_output = Dropout(config.dropout_rate, config.prng_impl, name="Dropout_1")
         has_dropout = config.attention_dropout_rate > 0 and not deterministic
+
+        def read(x: jax.Array) -> jax.Array:
+            return x if read_positions is None else take_positions(x, read_positions)
 
         def attend(x_BSD: jax.Array) -> jax.Array:
             nonlocal probs_BHST

@@ -18,7 +18,7 @@ from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.text.installed_docs import InstalledDocs
 from bert_jax.tools.benchmark.curves import Curve, mean_of, read_curve
-from bert_jax.tools.benchmark.recipe import PARTS
+from bert_jax.tools.benchmark.recipe import PARTS, data_folder, run_folder
 from bert_jax.training.evaluate import evaluate
 
 SEEDS = 3
@@ -56,29 +56,23 @@ def run(folder: str, seconds: float) -> None:
         raise UserError(f"{folder} has no race.json: is it the --output of a finished race?")
     invalid = []
     for name in read_json(path):
-        if not store.is_run(os.path.join(folder, f"{name}-seed0")):
+        if not store.is_run(run_folder(folder, name, 0)):
             print(f"{name}: not checked, since it is not a run of this program")
             continue
-        problems = list(find_problems(folder, name, seconds))
-        ends = [] if problems else [read_curve(run_folder(folder, name, s))[-1] for s in range(3)]
-        for problem in problems:
-            print(f"{name}: {problem}")
-        if problems:
+        if problems := list(find_problems(folder, name, seconds)):
             invalid.append(name)
-        else:
-            print(f"{name}: valid, {mean_of(ends, 'bits_per_character')} bits per character")
+            print("\n".join(f"{name}: {problem}" for problem in problems))
+            continue
+        ends = [read_curve(run_folder(folder, name, seed))[-1] for seed in range(SEEDS)]
+        print(f"{name}: valid, {mean_of(ends, 'bits_per_character')} bits per character")
     if invalid:
         raise UserError(f"Not valid by the rules of docs/race.md: {', '.join(invalid)}.")
 
 
-def run_folder(folder: str, name: str, seed: int) -> str:
-    """Returns the workdir of a recipe's run."""
-    return os.path.join(folder, f"{name}-seed{seed}")
-
-
 def find_problems(folder: str, name: str, seconds: float) -> Iterator[str]:
     """Yields what is wrong with a recipe's runs."""
-    text = InstalledDocs().fingerprint()
+    found = Manifest.load(data_folder(folder, name)).content["source"]
+    has_own_text = found == found | InstalledDocs().fingerprint()
     for seed in range(SEEDS):
         workdir = run_folder(folder, name, seed)
         if not store.is_run(workdir):
@@ -88,8 +82,7 @@ def find_problems(folder: str, name: str, seconds: float) -> Iterator[str]:
         if config.seed != seed:
             yield f"the run of seed {seed} has config.seed={config.seed}"
         yield from (f"seed {seed}: {problem}" for problem in _broken_rules(config))
-        found = Manifest.load(os.path.join(folder, f"{name}-data")).content["source"]
-        if found != found | text:
+        if not has_own_text:
             yield f"seed {seed}: its text is not that of this installation (constraints.txt)"
             continue
         yield from (f"seed {seed}: {p}" for p in _wrong_end(config, workdir, curve, seconds))

@@ -144,8 +144,7 @@ def build(
 
 
 def _vectors(predictor: Predictor) -> Callable[[list[str]], Any]:
-    kind = {"level": "sentence", "pooling": "mean", "normalize": False}
-    choice = Choice(**kind, long="truncate", exact=True)
+    choice = Choice(level="sentence", pooling="mean", normalize=False, long="truncate", exact=True)
     extractor = FeatureExtractor(predictor, choice)
 
     def compute(texts: list[str]) -> list[np.ndarray]:

@@ -162,6 +162,16 @@ def _check(recipes: Sequence[Recipe]) -> None:
         )
 
 
+def run_folder(output: str, name: str, seed: int) -> str:
+    """Returns the workdir of a run of the recipe `name`."""
+    return os.path.join(output, f"{name}-seed{seed}")
+
+
+def data_folder(output: str, name: str) -> str:
+    """Returns the folder of the prepared data of the recipe `name`."""
+    return os.path.join(output, f"{name}-data")
+
+
 @dataclasses.dataclass
 class _Race:
     """The runs of a race.
@@ -212,7 +222,7 @@ class _Race:
 
     def train(self, recipe: Recipe, steps: int, seed: int) -> str:
         """Trains with a seed, unless that is done; returns the folder of the run."""
-        workdir = os.path.join(self.output, f"{recipe.name}-seed{seed}")
+        workdir = run_folder(self.output, recipe.name, seed)
         every = max(1, steps // 20)
         if recipe.config not in RIVALS:
             self._train_ours(recipe, workdir, steps, every, [f"seed={seed}"])
@@ -264,4 +274,4 @@ class _Race:
             )
 
     def _data_dir(self, recipe: Recipe) -> str:
-        return f"--config.data.dir={os.path.join(self.output, f'{recipe.name}-data')}"
+        return f"--config.data.dir={data_folder(self.output, recipe.name)}"

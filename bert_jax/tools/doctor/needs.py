@@ -13,7 +13,7 @@ from bert_jax.tools.doctor.finding import Finding, in_bytes, in_words, note, ok,
 from bert_jax.tools.doctor.machine import existing_folder, free_space
 from bert_jax.tools.doctor.measured import Evaluated, Measured
 from bert_jax.tools.doctor.trial import Trial
-from bert_jax.training.evaluate import evaluation_batch_size
+from bert_jax.training.evaluate import evaluated_numbers, evaluation_batch_size
 
 # XLA allocates the memory of each execution anew, and the next one begins before the last one's is
 # free: the peak of a process on CPUs is that of up to two steps and two evaluations at a time.
@@ -188,8 +188,9 @@ def check_time(
         if phase in evaluated:
             compiling += evaluated[phase].compile_seconds
             of_row = seconds / (left * sum(m.shape.steps * m.shape.rows for m in of_phase))
-            max_rows = evaluation_batch_size(run.config, phase) * run.config.eval.max_batches
-            rows = min(trial.held_out[number], max_rows or trial.held_out[number])
+            rows, size = trial.held_out[number], evaluation_batch_size(run.config, phase)
+            if run.config.has_corpus:
+                rows = min(rows, len(evaluated_numbers(run.config, rows, size)) * size)
             evaluating += left * trial.evaluations(phase) * _FORWARD * of_row * rows
     parts = {
         "preparing the data": trial.prepare_seconds,

@@ -21,6 +21,8 @@ import transformers
 from bert_jax.config import store
 from bert_jax.data.batch import Batch
 from bert_jax.files.atomic import write_text
+from bert_jax.text.tokenization import count_characters
+from bert_jax.training.evaluate import evaluated_batches, evaluation_batch_size
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run
 
@@ -50,31 +52,26 @@ class TrainingRows(torch.utils.data.IterableDataset):
                 }
 
 
-def held_out_batches(run: Run, limit: int) -> list[Batch]:
-    """Returns masked batches of the held-out split, as this program evaluates them.
-
-    Args:
-      run: the reference.
-      limit: most batches; 0: all.
-    """
+def held_out_batches(run: Run) -> list[Batch]:
+    """Returns masked batches of the held-out split, as this program evaluates them."""
     phase = run.phases[0]
     task, key = run.task_at(phase, evaluate=True), run.key("eval_masking")
     transform = jax.jit(
         lambda number, batch: task.transform(jax.random.fold_in(key, number), batch)
     )
     (rows,) = run.evaluation_rows(phase)
-    size = run.config.eval.batch_size or phase.batch_size
-    batches = itertools.islice(rows.evaluation_batches(size), limit or None)
-    masked = (transform(number, batch.read(0, size)) for number, batch in enumerate(batches))
-    return [jax.device_get(batch) for batch in masked]
+    size = evaluation_batch_size(run.config, phase)
+    batches = evaluated_batches(run.config, rows, size)
+    return [jax.device_get(transform(number, batch.read(0, size))) for number, batch in batches]
 
 
 class Evaluations(transformers.TrainerCallback):
     """Evaluates every so many steps; the clock of training stands still meanwhile."""
 
-    def __init__(self, path: str, every: int, steps: int, batches: list[Batch], row_tokens: int):
+    def __init__(self, path: str, every: int, steps: int, run: Run, row_tokens: int):
         self._path, self._every, self._steps = path, every, steps
-        self._batches, self._row_tokens = batches, row_tokens
+        self._batches, self._row_tokens = held_out_batches(run), row_tokens
+        self._characters = np.array(count_characters(run.tokenizer.pieces))
         self._lines: list[str] = []
         self._seconds, self._since = 0.0, 0.0
 
@@ -87,7 +84,7 @@ class Evaluations(transformers.TrainerCallback):
             return
         self._seconds += time.perf_counter() - self._since
         speed = {"seconds": self._seconds, "tokens": step * self._row_tokens}
-        values = evaluate(model, self._batches)
+        values = evaluate(model, self._batches, self._characters)
         line = {"step": step, "split": "validation", **values, "speed": speed}
         self._lines.append(json.dumps(line) + "\n")
         write_text(self._path, "".join(self._lines))
@@ -95,10 +92,16 @@ class Evaluations(transformers.TrainerCallback):
 
 
 @torch.no_grad()
-def evaluate(model: Any, batches: list[Batch]) -> dict[str, float]:
-    """Returns mean loss in nats and accuracy of the masked tokens."""
+def evaluate(model: Any, batches: list[Batch], characters: np.ndarray) -> dict[str, float]:
+    """Returns mean loss in nats, accuracy and bits per character of the masked tokens.
+
+    Args:
+      model: a masked language model.
+      batches: result of `held_out_batches`.
+      characters: int[vocabulary], the number of characters of each token.
+    """
     model.eval()
-    loss = hits = count = 0.0
+    loss = hits = count = length = 0.0
     for batch in batches:
         as_tensor = lambda name: torch.tensor(np.asarray(batch[name])).long().to(model.device)  # noqa: B023, E731
         logits = model(
@@ -110,8 +113,13 @@ def evaluate(model: Any, batches: list[Batch]) -> dict[str, float]:
         loss += float(torch.nn.functional.cross_entropy(chosen, ids, reduction="sum"))
         hits += float((chosen.argmax(-1) == ids).sum())
         count += len(ids)
+        length += float(characters[ids.cpu().numpy()].sum())
     model.train()
-    return {"masked_lm_loss": loss / count, "masked_lm_accuracy": hits / count}
+    return {
+        "masked_lm_loss": loss / count,
+        "masked_lm_accuracy": hits / count,
+        "masked_lm_bits_per_character": loss / np.log(2) / length,
+    }
 
 
 def make_tokenizer(run: Run) -> Any:
@@ -168,6 +176,8 @@ def build(
     """
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
     config = store.load(reference).replace({"seed": seed})
+    if eval_batches is not None:
+        config = config.replace({"eval.max_batches": eval_batches})
     run, arguments = open_run(config, reference), dict(arguments)
     collator = transformers.DataCollatorForLanguageModeling(
         make_tokenizer(run), mlm_probability=arguments.pop("mlm_probability", 0.15)
@@ -188,9 +198,6 @@ def build(
             **arguments,
         }
     )
-    batches = held_out_batches(
-        run, config.eval.max_batches if eval_batches is None else eval_batches
-    )
     row_tokens = options.per_device_train_batch_size * run.phases[0].sequence_length
     path = os.path.join(workdir, "metrics.jsonl")
     transformers.set_seed(seed)
@@ -199,7 +206,7 @@ def build(
         options,
         collator,
         TrainingRows(run),
-        callbacks=[Evaluations(path, every, steps, batches, row_tokens)],
+        callbacks=[Evaluations(path, every, steps, run, row_tokens)],
     )
 
     def measure() -> dict[str, Any]:
