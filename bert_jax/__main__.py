@@ -7,7 +7,7 @@ import importlib
 import inspect
 from collections.abc import Sequence
 
-from bert_jax.tools.cli import COMMANDS, command_line
+from bert_jax.tools.cli import COMMANDS, GROUPS, command_line
 
 
 def main(words: Sequence[str]) -> None:
@@ -16,9 +16,7 @@ def main(words: Sequence[str]) -> None:
     Raises:
       UserError: there is no such command, or it cannot use its flags.
     """
-    lines = (f"\n  {command:<13}  {description}" for command, description in COMMANDS.items())
-    help = f"{__doc__}{''.join(lines)}"
-    name, *words = command_line.choose(words, "command", COMMANDS, help)
+    name, *words = command_line.choose(words, "command", COMMANDS, _help())
     module = importlib.import_module(f"bert_jax.tools.cli.{name}")
     path, help = f"bert_jax {name}", module.__doc__
     if hasattr(module, "COMMANDS"):
@@ -28,6 +26,13 @@ def main(words: Sequence[str]) -> None:
     else:
         run, flags = module.run, module.FLAGS
     run(command_line.parse(path, help, flags, words))
+
+
+def _help() -> str:
+    lines = [f"{__doc__}"]
+    for group, commands in GROUPS.items():
+        lines += [f"{group}:", *(f"  {name:<13}  {text}" for name, text in commands.items()), ""]
+    return "\n".join(lines)
 
 
 def start() -> None:

@@ -115,6 +115,7 @@ EARLY_ERRORS = {
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
     "benchmark setp": "Unknown benchmark 'setp'. Did you mean step? Available: step, finetune,",
     "benchmark inference --model=x": "--input is missing: a file with a text a line.",
+    "completion fish": "No completion for 'fish'. Available: bash, zsh.",
     "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, adapt,",
     "": "The command is missing. Available: finetune, adapt, train, evaluate, predict,",
 }

@@ -166,9 +166,10 @@ def parse(
 ) -> argparse.Namespace:
     """Parses the flags of a command; --help prints them and ends the process.
 
-    Flags may stand anywhere, in any order, as --name=value or --name value; of a repeated flag the
-    last one counts. Words after -- may begin with a dash. A value that is the address of a bucket
-    becomes the path of its local cache, which is brought up to date.
+    Flags may stand anywhere, in any order, as --name=value or --name value, with dashes or
+    underscores in the name; of a repeated flag the last one counts. Words after -- may begin with a
+    dash. A value that is the address of a bucket becomes the path of its local cache, which is
+    brought up to date.
 
     Args:
       command: words after `python -m`.
@@ -194,6 +195,7 @@ def parse(
     if "--" in words:
         end = words.index("--")
         words, after = words[:end], words[end + 1 :]
+    words = [_with_underscores(word) for word in words]
     overrides = {}
     if OVERRIDES in flags:
         overrides = {match[1]: match[2] for match in map(_OVERRIDE.fullmatch, words) if match}
@@ -213,6 +215,12 @@ def parse(
             raise UserError(f"--{flag.name}={value} must be at least {flag.minimum}.")
     parsed.overrides, parsed.command = overrides, command.split()[-1]
     return parsed
+
+
+def _with_underscores(word: str) -> str:
+    """--some-flag=a-b -> --some_flag=a-b; other words are unchanged."""
+    name, equals, value = word.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:

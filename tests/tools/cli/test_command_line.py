@@ -19,6 +19,7 @@ FLAGS = (
     Flag("name", "", "A name."),
     Flag("kind", "a", "A kind.", choices=("a", "b")),
     Flag("count", 1, "A number.", minimum=0),
+    Flag("some_count", 1, "A number."),
     Flag("rate", 0.5, "100 % is 1."),
     Flag("fast", False, "Fast."),
     Flag("check", True, "Without checks."),
@@ -57,6 +58,7 @@ def test_warnings_of_the_package_are_lines_on_standard_error(capsys):
     "words, changes",
     [
         ([], {}),
+        (["--some-count=3", "--some-count", "4"], {"some_count": 4}),
         (["--name=x y", "--kind", "b", "--count=3"], {"name": "x y", "kind": "b", "count": 3}),
         (["--name=a=b", "--name", "c"], {"name": "c"}),
         (["one", "--count=2", "two"], {"count": 2, "text": ["one", "two"]}),
