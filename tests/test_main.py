@@ -117,7 +117,7 @@ EARLY_ERRORS = {
     "benchmark inference --model=x": "--input is missing: a file with a text a line.",
     "completion fish": "No completion for 'fish'. Available: bash, zsh.",
     "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, adapt,",
-    "": "The command is missing. Available: finetune, adapt, train, evaluate, predict,",
+    "": "The command is missing. Available: finetune, adapt, train, evaluate, sweep,",
 }
 
 

@@ -10,9 +10,10 @@ from bert_jax.tools.cli.command_line import Flag
 _INTRODUCTION = """\
 # Commands
 
-Every command with its flags; this page is made from their definitions in `bert_jax/tools/cli/`. Flags are written
-`--name=value` or `--name value`, with dashes or underscores, in any order. `--config.FIELD=VALUE` sets a field of the
-[configuration](configuration.md). `bert_jax COMMAND --help` prints the same with examples.
+Every command with its flags; this page is made from their definitions in `bert_jax/tools/cli/`.
+Flags are written `--name=value` or `--name value`, with dashes or underscores, in any order.
+`--config.FIELD=VALUE` sets a field of the [configuration](configuration.md).
+`bert_jax COMMAND --help` prints the same with examples.
 """
 
 
