@@ -52,6 +52,15 @@ def plan_adaptation(
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
+    config = _base(source).to_config_dict()
+    config.init_from = model
+    config.eval.at_start = True
+    if vocabulary := own_vocabulary(model, workdir):
+        config.data.vocab = vocabulary
+    config.update_from_flattened_dict(_DURATIONS)
+    set_fields(config, given)
+    if (positions := config.model.max_position_embeddings) > source.model.max_position_embeddings:
+        trained = dataclasses.replace(trained, new_positions=positions)
     tokens = _count_tokens(form, source)
     recipe: Recipe = {f"data.{name}": value for name, value in form.fields.items()}
     if evaluate:
@@ -61,15 +70,7 @@ def plan_adaptation(
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
     kept = {"epochs", *given} if _LENGTHS & set(given) else set(given)
     recipe = {name: recipe[name] for name in recipe if name not in kept}
-
-    config = _base(source).to_config_dict()
-    config.init_from = model
-    config.eval.at_start = True
-    if vocabulary := own_vocabulary(model, workdir):
-        config.data.vocab = vocabulary
-    config.update_from_flattened_dict(_DURATIONS)
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
-    set_fields(config, given)
     explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)
     return Plan(resolved, (*describe(recipe), *_notes(trained)))

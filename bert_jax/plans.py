@@ -7,12 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments, recipe
+from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.overrides import set_fields
 from bert_jax.config.run import RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
 from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.sequences import window_starts
 from bert_jax.data.labelled.split import held_out, write_split
 from bert_jax.files.atomic import write_bytes
 from bert_jax.files.buckets import local
@@ -105,7 +107,7 @@ def plan_finetuning(
             f" {paths[1]} (--evaluate=FILE names another)"
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
-    settings = _settings(resolved, examples, usual_length)
+    settings = _settings(resolved, examples, usual_length, "max_length" in given)
     settings = {name: settings[name] for name in settings if name not in given}
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
@@ -113,19 +115,28 @@ def plan_finetuning(
     return Plan(resolved, tuple(lines))
 
 
-def _settings(config: FinetuningConfig, examples: Sequence[Any], usual: int) -> recipe.Recipe:
+def _settings(
+    config: FinetuningConfig, examples: Sequence[Any], usual: int, given_length: bool
+) -> recipe.Recipe:
     """Returns the settings that follow from the model and the examples.
 
     Args:
       config: the configuration, with the model.
       examples: the training examples.
       usual: the task's usual maximum length.
+      given_length: whether the user set the maximum length.
     """
     encoder, pools = config.model.to_dict(), find_task(config.task).pools
-    settings = recipe.finetuning_recipe(encoder, len(examples), pools)
     are_cut = bool(examples) and isinstance(examples[0], TextExample)
     lengths = _lengths(config, examples) if are_cut else []
-    settings |= recipe.length_recipe(encoder, usual, lengths)
+    if config.data.long_texts == "windows":
+        length_settings = recipe.length_recipe(encoder, usual, [])
+        length = config.max_length if given_length else length_settings["max_length"][0]
+        rows = round(len(examples) * _mean_windows(config.data, lengths, length))
+    else:
+        length_settings = recipe.length_recipe(encoder, usual, lengths)
+        rows = len(examples)
+    settings = recipe.finetuning_recipe(encoder, rows, pools) | length_settings
     if pools and (pooling := read_sentence_vectors(config.init_from).pooling):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
@@ -142,6 +153,13 @@ def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[
         + (1 + len(tokenizer.encode(e.text_b)) if e.text_b else 0)
         for e in some
     ]
+
+
+def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int) -> float:
+    """Returns the windows that a text of these lengths in tokens has on average in an epoch."""
+    size = max_length - 2
+    counts = [len(window_starts(length - 2, size, data.stride)) for length in lengths]
+    return sum(min(n, data.windows_per_epoch or n) for n in counts) / max(1, len(counts))
 
 
 def own_vocabulary(model: str, workdir: str) -> str:

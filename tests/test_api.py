@@ -319,6 +319,56 @@ def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp
     assert "a loss of ln(16) = 2.8 or more" in line
 
 
+def test_a_model_is_adapted_to_longer_texts(model, files, tmp_path):
+    text, workdir = str(files / "corpus.txt"), str(tmp_path / "run")
+    given = {"model.max_position_embeddings": "64", "extend_positions": "tile"}
+    config = plan_adaptation(model.folder, text, text, workdir, given).config
+    assert config.model.max_position_embeddings == 64 and config.extend_positions == "tile"
+    assert config.phases == ((64, 1.0),)
+    given["phases"] = "((48, 1.0),)"
+    assert plan_adaptation(model.folder, text, text, workdir, given).config.phases == ((48, 1.0),)
+
+
+def test_a_classifier_reads_long_texts_in_windows(classifier, caplog):
+    """The probabilities are those of the mean of the logits of the windows."""
+    rng = random.Random(3)
+    words, room = rng.choices(WORDS, k=40), 14  # max_length is 16
+    windowed = bert_jax.load(classifier.folder, data__long_texts="windows")
+    (found,) = windowed.predict([" ".join(words)])
+    assert not caplog.records
+    starts = (0, 7, 14, 21, 26)
+    alone = classifier.predict([" ".join(words[start : start + room]) for start in starts])
+    logs = np.log([list(one["probabilities"].values()) for one in alone]).mean(axis=0)
+    expected = np.exp(logs) / np.exp(logs).sum()
+    np.testing.assert_allclose(list(found["probabilities"].values()), expected, rtol=1e-4)
+    assert not caplog.records
+    classifier.predict([" ".join(words), "good"])
+    (record,) = caplog.records
+    assert record.getMessage() == "1 texts truncated, 26 tokens cut off"
+    assert record.name.startswith("bert_jax.")
+    caplog.clear()
+    classifier.encode([" ".join(words), "good"], long="truncate")
+    (record,) = caplog.records
+    assert record.getMessage() == "1 texts truncated, 10 tokens cut off"
+
+
+def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
+    path = tmp_path / "long.tsv"
+    lines = [f"{' '.join(WORDS[:8] * 8)} {word}\t{word}" for word in ("good", "bad")] * 40
+    path.write_text("\n".join(["text_a\tlabel", *lines]) + "\n")
+    given = {"data.long_texts": "windows", "max_length": "16"}
+
+    def epochs(**more):
+        values = given | {name.replace("__", "."): value for name, value in more.items()}
+        plan = bert_jax.plans.plan_finetuning(
+            model.folder, str(path), str(path), "", str(tmp_path / "run"), values
+        )
+        return plan.config.epochs
+
+    # 80 texts of 65 words have 9 windows of 14 tokens, or 52: 1,000 steps are 8 epochs of these.
+    assert (epochs(), epochs(data__stride="1"), epochs(data__windows_per_epoch="1")) == (20, 8, 20)
+
+
 def test_a_model_of_two_directions_is_not_adapted(model, files, tmp_path, monkeypatch):
     elmo = SimpleNamespace(source="runs/elmo", model=ElmoConfig(), config=None)
     monkeypatch.setattr(adaptation, "open_model", lambda folder: elmo)
@@ -355,6 +405,7 @@ def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_p
     ("use", "message"),
     [
         (lambda m: bert_jax.load("nowhere"), "nowhere: no such file or folder"),
+        (lambda m: bert_jax.load(m.folder, data__text="b"), "text does not exist"),
         (lambda m: bert_jax.get_config("nothing"), "there is no such file"),
         (lambda m: bert_jax.get_config("tiny", optimizer__rate=1), "rate"),
         (lambda m: bert_jax.finetune(m, "a", "b", "tiny", "c"), "trains on a corpus"),

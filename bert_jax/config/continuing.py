@@ -42,6 +42,7 @@ class Trained:
       predicts_tokens: whether it has a trained head for masked or next tokens.
       judges_pairs: whether it has a trained head for next sentences.
       length: sequence length of most of its pre-training; 0: unknown.
+      new_positions: positions that the model is extended to; 0: it keeps its own.
       segments: `data.segments` of its pre-training; "": unknown.
       learning_rate: peak rate of its pre-training by Adam; 0: unknown.
       batch_size: sequences per step of its pre-training, at `length`.
@@ -51,6 +52,7 @@ class Trained:
     predicts_tokens: bool
     judges_pairs: bool
     length: int = 0
+    new_positions: int = 0
     segments: str = ""
     learning_rate: float = 0.0
     batch_size: int = _BATCH
@@ -129,6 +131,8 @@ def rows_recipe(trained: Trained, sentences_per_document: float) -> Recipe:
 
 
 def _length(trained: Trained) -> tuple[int, str]:
+    if trained.new_positions:
+        return trained.new_positions, "the new positions of the model"
     if trained.length:
         return trained.length, "the length of most of its pre-training"
     limit = trained.model.max_position_embeddings

@@ -242,6 +242,16 @@ class LabelledConfig(Group):
     label: str = setting("label")
     # Column of an ID, which predictions repeat.
     id: str = setting("")
+    # Classification and regression: texts with more than `max_length` tokens. `truncate`: their end
+    # is cut off; `windows`: they are read in overlapping windows, a row each, with the label of the
+    # text, and the logits of its windows are pooled (head.window_pool). Taggers and models for
+    # questions always read windows.
+    long_texts: str = setting("truncate", choices=("truncate", "windows"))
+    # Tokens from the start of a window to that of the next one, of texts and of sentences to tag;
+    # 0: half of a window. (Questions: head.doc_stride.)
+    stride: int = setting(0, minimum=0)
+    # Windows of a text that an epoch trains on, drawn anew for each epoch; 0: all.
+    windows_per_epoch: int = setting(0, minimum=0)
     # Separator of several labels in the label column; empty: one label per row.
     label_separator: str = setting("")
     # Multiple choice: columns of the endings, in order.
@@ -273,6 +283,11 @@ class LabelledConfig(Group):
         if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
             raise UserError(
                 f"bucket_lengths={lengths!r} are not ascending, positive sequence lengths."
+            )
+        if self.windows_per_epoch and self.long_texts != "windows":
+            raise UserError(
+                f"windows_per_epoch={self.windows_per_epoch} has no effect with"
+                f" config.data.long_texts={self.long_texts!r}: set config.data.long_texts=windows."
             )
 
 

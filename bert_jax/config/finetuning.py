@@ -25,8 +25,9 @@ class FinetuningConfig(RunConfig):
     global_batch_size: int = 32
     # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
     seeds: int = setting(1, free=True)
-    # Maximum sequence length in tokens, special tokens included. Longer texts are truncated; longer
-    # sentences of taggers and passages of questions take several rows.
+    # Maximum sequence length in tokens, special tokens included. Longer texts are truncated, or
+    # take several rows (data.long_texts); longer sentences of taggers and passages of questions
+    # always take several rows.
     max_length: int = setting(128)
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.
@@ -65,6 +66,11 @@ class FinetuningConfig(RunConfig):
                 "head.mix_layer_norm=True normalizes over a whole batch, which"
                 f" config.microbatch_size={self.microbatch_size} splits: set one of the two to its"
                 " default."
+            )
+        if self.head.both_orders and self.data.long_texts == "windows":
+            raise UserError(
+                "head.both_orders=True encodes whole pairs, and config.data.long_texts='windows'"
+                " parts of them: set one of the two to its default."
             )
         if self.reinit_layers > self.model.num_layers:
             raise UserError(

@@ -228,6 +228,9 @@ class HeadConfig(Group):
     # Classification, multiple choice: whether BERT's pooler (dense, tanh) follows. It reads the
     # last layer: with a BiLSTM, or with other layers, there is none.
     pooler: bool = setting(True)
+    # Classification with data.long_texts=windows: the logits of a text are the `mean` or the `max`
+    # of those of its windows.
+    window_pool: str = setting("mean", choices=("mean", "max"))
     # Dropout rate in the head.
     dropout_rate: float = setting(-1.0, minimum=0, below=1, also=(-1, "model.dropout_rate"))
     # Multiple choice: whether all choices of an example share a dropout mask, as in GPT's released
@@ -239,6 +242,12 @@ class HeadConfig(Group):
     lm_weight: float = setting(0.0, minimum=0)
     # Tagging: whether to fill rows with the preceding and following sentences (paper, section 5.3).
     document_context: bool = setting(False)
+    # Tagging: what gives a word its tag: its `first` sub-word, the `mean` of the probabilities of
+    # its sub-words, or the sub-word with the most probable tag (`max`); in training too.
+    subwords: str = setting("first", choices=("first", "mean", "max"))
+    # Tagging: a word that several windows of a long sentence show has its tag from the window with
+    # most `context`, or from the mean of the probabilities of all (`vote`).
+    overlap: str = setting("context", choices=("context", "vote"))
     # Question answering: stride in tokens between the windows of a long text.
     doc_stride: int = setting(128)
     # Question answering: maximum tokens of a question; the rest is cut off.
@@ -266,6 +275,16 @@ class HeadConfig(Group):
                     f" has no weights: set {name}={type(value)()}, or config.head.layers to"
                     f" {', '.join(_MIXES)}."
                 )
+        if self.subwords != "first" and self.tagging.startswith("bilstm"):
+            raise UserError(
+                f"subwords={self.subwords!r} does not go with config.head.tagging={self.tagging!r},"
+                " whose BiLSTM reads the first sub-words: set one of the two to its default."
+            )
+        if self.overlap == "vote" and self.tagging.endswith("crf"):
+            raise UserError(
+                f"overlap='vote' does not go with config.head.tagging={self.tagging!r}, which"
+                " decodes the tags of a window together: set config.head.overlap=context."
+            )
 
     @property
     def has_bilstm(self) -> bool:

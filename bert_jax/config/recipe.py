@@ -39,7 +39,7 @@ def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> R
 
     Args:
       model: the fields of `config.model`.
-      examples: number of training examples.
+      examples: number of training examples; of texts in windows, their windows.
       pools: whether the head reads one vector of each text.
     """
     batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
@@ -83,7 +83,8 @@ def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) 
     Args:
       model: the fields of `config.model`.
       usual: the task's usual maximum in tokens.
-      lengths: lengths of examples that would be cut off, in tokens; (): longer ones are split.
+      lengths: lengths of examples that would be cut off, in tokens; (): longer ones are split, or
+        read in windows.
     """
     length, reason = usual, "longer ones are split"
     if lengths:

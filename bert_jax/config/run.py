@@ -65,6 +65,10 @@ class RunConfig(Group):
     # Source of initial parameters, model sizes and vocabulary: a workdir, or a folder of Hugging
     # Face or google-research/bert; empty: random initial parameters.
     init_from: str = setting("")
+    # Where `model.max_position_embeddings` is above the learned positions of `init_from`: the new
+    # rows repeat the table (`tile`; Beltagy et al. 2020, arXiv 2004.05150), or the table is
+    # stretched over all rows (`interpolate`, linear); empty: refused. Other positions need nothing.
+    extend_positions: str = setting("", choices=("", "tile", "interpolate"))
     # Seed of initial parameters, order of the data, masks and dropout.
     seed: int = setting(0, minimum=0)
     # Length of training in steps (updates of the parameters).

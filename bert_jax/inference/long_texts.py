@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from bert_jax.data.labelled.sequences import window_starts
 from bert_jax.data.labelled.texts import TextRow
 from bert_jax.files.errors import UserError
 
@@ -60,7 +61,7 @@ def windows(row: TextRow, max_length: int, stride: int = 0) -> list[tuple[TextRo
     stride = stride or size // 2
     if not 0 < stride <= size:
         raise UserError(f"--stride={stride} must be from 1 to {size}, the words of a window.")
-    starts = [*range(0, count - size, stride), count - size]
+    starts = window_starts(count, size, stride)
     middles = [
         (start + size + following + 1) // 2
         for start, following in zip(starts, starts[1:], strict=False)

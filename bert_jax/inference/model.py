@@ -1,8 +1,10 @@
 """A trained model as an object: text in, vectors, predictions and new text out."""
 
 import functools
+import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -11,7 +13,7 @@ import numpy as np
 
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.data.labelled.texts import EncodedTexts, Text
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow
 from bert_jax.exchange import export
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
@@ -28,11 +30,12 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.metrics import history
 from bert_jax.training.workdir import open_model
 
+_LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
 TextInput = str | tuple[str, str] | Mapping[str, str]
 
 
-def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
+def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "Model":
     """Returns a trained model, on the devices.
 
     Args:
@@ -40,15 +43,18 @@ def load(path: str | os.PathLike, dtype: str | None = None) -> "Model":
         openai/finetune-transformer-lm, which needs no conversion.
       dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
         and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
+      values: fields of the run's configuration to use instead of its own, with "__" in place of
+        dots, such as `data__long_texts="windows"`, `head__subwords="mean"`.
 
     Raises:
-      UserError: there is no model, or it is corrupt.
+      UserError: there is no model, it is corrupt, or it does not have such a field.
 
     >>> model = bert_jax.load("runs/mine", dtype="float32")
     """
-    values = {"dtype": dtype} if dtype else {}
-    loaded = load_model(os.fspath(path), lambda config: config.replace(values))
-    return Model(loaded, exact=bool(values))
+    fields = {"dtype": dtype} if dtype else {}
+    fields |= {name.replace("__", "."): value for name, value in values.items()}
+    loaded = load_model(os.fspath(path), lambda config: config.replace(fields))
+    return Model(loaded, exact=bool(dtype))
 
 
 class Model:
@@ -56,7 +62,8 @@ class Model:
 
     Inputs are lists of texts, and results come in their order. A text may also be a pair,
     `(text_a, text_b)`, or a dict with `text_a` and `text_b`. Nothing is truncated silently: a text
-    that is too long for the model is an error, except where its task truncates (`predict`).
+    that is too long for the model is an error, except where its task truncates (`predict`) or
+    `long="truncate"` is given: what is cut off is then counted in a warning of the logger.
 
     Attributes:
       config: configuration of the run.
@@ -141,7 +148,7 @@ class Model:
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
         choice = Choice(layers=layer, **pooled, long=long, stride=stride, exact=self._exact)
         extractor = self._features(choice)
-        found = extractor.run(map(extractor.row, _texts(texts)))
+        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
         vectors = [features["embeddings"] for _, features in found]
         size = self._loaded.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
@@ -163,7 +170,7 @@ class Model:
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
         extractor = self._features(Choice(layers=layers, exact=self._exact, **choice))
-        found = extractor.run(map(extractor.row, _texts(texts)))
+        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
         return [extractor.names(row, features) | features for row, features in found]
 
     def fill_mask(
@@ -280,7 +287,10 @@ class Model:
         predictor = self._tasks(top_k)
         for example in examples:
             predictor.check(example)
-        return [found for window in predictor.predict(examples) for found in window]
+        counts = Counter()
+        predictions = [found for window in predictor.predict(examples, counts) for found in window]
+        _warn({name: n for name, n in counts.items() if name.endswith(("_truncated", "_cut_off"))})
+        return predictions
 
 
 class HiddenStates(nn.Module):
@@ -297,6 +307,23 @@ class HiddenStates(nn.Module):
         """What `Model.batch` returns -> float[batch, seq, hidden]."""
         encoder = make_encoder(self.config, name=self.config.name)
         return encoder(batch, deterministic=deterministic).hidden
+
+
+def _warn_of_cuts(
+    found: Iterable[tuple[TextRow, dict[str, np.ndarray]]],
+) -> Iterator[tuple[TextRow, dict[str, np.ndarray]]]:
+    """Yields features of texts; then logs how many of their tokens were cut off, if any were."""
+    texts = tokens = 0
+    for row, features in found:
+        texts, tokens = texts + (row.cut > 0), tokens + row.cut
+        yield row, features
+    _warn({"texts_truncated": texts, "tokens_cut_off": tokens})
+
+
+def _warn(cuts: Mapping[str, int]) -> None:
+    """Logs what was cut off, if anything was."""
+    if named := [f"{count:,} {name.replace('_', ' ')}" for name, count in cuts.items() if count]:
+        _LOGGER.warning("%s", ", ".join(named))
 
 
 def _texts(texts: Sequence[TextInput]) -> Iterable[Any]:

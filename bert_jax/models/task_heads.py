@@ -16,7 +16,6 @@ from bert_jax.models.heads import LinearHead
 from bert_jax.models.model import Batch, EncoderConfig, complete_batch
 from bert_jax.models.reading import Reading, head_dropout, read_pooled, read_tokens
 
-# Heads of a tagger.
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
 
@@ -150,7 +149,7 @@ class TaggingOutputs:
 
 
 class TaggingModel(nn.Module):
-    """A tag for each word, from the hidden state of its first piece (paper, section 5.3).
+    """A tag for each word, from its first piece (paper, section 5.3) or from all (`of_words`).
 
     Attributes:
       model: configuration of the encoder.
@@ -164,13 +163,18 @@ class TaggingModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> TaggingOutputs:
-        """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`."""
+        """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`.
+
+        With `head.subwords` other than "first" also int32[batch, words] `word_sizes`.
+        """
         model, head = self.model, self.head
-        x, reading = read_tokens(
-            model, head, batch, deterministic, batch["word_positions"], batch["is_word"]
-        )
+        reads_all = head.subwords != "first"
+        words = () if reads_all else (batch["word_positions"], batch["is_word"])
+        x, reading = read_tokens(model, head, batch, deterministic, *words)
         x = head_dropout(head, model)(x, deterministic)
         logits = LinearHead(model, self.num_classes, name="classifier")(x)
+        if reads_all:
+            logits = of_words(head.subwords, logits, batch["word_positions"], batch["word_sizes"])
         return TaggingOutputs(logits, self._crf() if head.has_crf else None, reading)
 
     def _crf(self) -> Crf:
@@ -180,3 +184,31 @@ class TaggingModel(nn.Module):
             start=self.param("start_transitions", zeros, (classes,)),
             end=self.param("end_transitions", zeros, (classes,)),
         )
+
+
+# Smallest probability whose logarithm is taken.
+_TINY = 1e-30
+
+
+def of_words(how: str, logits: jax.Array, positions: jax.Array, sizes: jax.Array) -> jax.Array:
+    """Returns float32[batch, words, classes], the logits of words from those of their pieces.
+
+    As the aggregation strategies "average" and "max" of transformers' token-classification
+    pipeline.
+
+    Args:
+      how: "mean": the logarithm of the mean of the pieces' probabilities. "max": the logits of the
+        piece with the most probable tag, the first of several.
+      logits: float32[batch, seq, classes].
+      positions: int32[batch, words], of the first piece of each word.
+      sizes: int32[batch, words], its pieces, which follow each other; 0: no word.
+    """
+    place = jnp.arange(logits.shape[1], dtype=jnp.int32)[None, None]
+    first, last = positions[:, :, None], (positions + sizes)[:, :, None]
+    is_piece = (place >= first) & (place < last)  # [batch, words, seq]
+    probabilities = nn.softmax(logits)
+    if how == "mean":
+        total = jnp.einsum("bws,bsc->bwc", is_piece.astype(logits.dtype), probabilities)
+        return jnp.log(total / jnp.maximum(sizes, 1)[:, :, None] + _TINY)
+    sure = jnp.where(is_piece, probabilities.max(axis=-1)[:, None], -1.0)
+    return jnp.take_along_axis(logits, sure.argmax(axis=-1)[:, :, None], axis=1)

@@ -103,11 +103,15 @@ class ClassificationData(Labelled):
     Attributes:
       metrics: rows of METRICS[kind].
       kind: single, multi or regression.
+      long_texts, stride: what is done with texts of more than `max_sequence_length` tokens; see
+        `encode_texts`.
       columns: the columns of the files.
       published: the published set, if it is one.
     """
 
     kind: str
+    long_texts: str
+    stride: int
     columns: Columns | None
     published: TextTask | None
 
@@ -133,6 +137,8 @@ class ClassificationData(Labelled):
         labels = published.labels if published else ()
         return cls(
             kind=kind,
+            long_texts=data.long_texts,
+            stride=data.stride,
             **shared_fields(config, "classification"),
             columns=columns,
             published=published,
@@ -186,13 +192,14 @@ class ClassificationData(Labelled):
     def encode(self, examples, tokenizer, counts) -> EncodedRows:
         labels, length = Labels(self.labels) if self.labels else None, self.max_sequence_length
         both = self.head.both_orders
-        return encode_texts(
-            examples, tokenizer, length, labels, self.kind, counts, both_orders=both
-        )
+        long = (both, self.long_texts, self.stride)
+        return encode_texts(examples, tokenizer, length, labels, self.kind, counts, *long)
 
     def collect(self, examples, rows, answers):
         """`label` and `probabilities`; or `labels` and `probabilities`; or `value`."""
         logits = np.array([answer["logits"] for answer in answers], np.float64)
+        if len(logits) > len(examples):
+            logits = pool_windows(logits, rows.example, self.head.window_pool)
         if self.kind == "regression":
             pairs = zip(examples, logits[:, 0], strict=True)
             return [{"id": example.id, "value": float(value)} for example, value in pairs]
@@ -242,6 +249,21 @@ class ClassificationData(Labelled):
             return np.array([[name in names for name in self.labels] for names in labels])
         numbers = {name: number for number, name in enumerate(self.labels)}
         return np.array([numbers[names[0]] for names in labels])
+
+
+def pool_windows(logits: np.ndarray, example: np.ndarray, pool: str) -> np.ndarray:
+    """Returns the mean or the maximum of the logits of each text's windows.
+
+    Args:
+      logits: float[rows, classes].
+      example: int[rows], the text of each row, ascending.
+      pool: mean or max.
+    """
+    starts = np.flatnonzero(np.diff(example, prepend=-1))
+    if pool == "max":
+        return np.maximum.reduceat(logits, starts)
+    counts = np.diff(np.append(starts, len(example)))
+    return np.add.reduceat(logits, starts) / counts[:, None]
 
 
 def _columns(data: LabelledConfig, kind: str) -> Columns:

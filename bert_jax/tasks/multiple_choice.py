@@ -69,6 +69,11 @@ class MultipleChoiceData(Labelled):
         data = config.data
         if config.metrics != METRICS:
             raise UserError(f"metrics={config.metrics} must be {METRICS} for multiple choice.")
+        if data.long_texts != "truncate":
+            raise UserError(
+                f"data.long_texts={data.long_texts!r} is not for multiple choice: set it to"
+                " truncate."
+            )
         if not data.text_a:
             raise UserError("data.text_a is missing: the column of the context.")
         columns = ChoiceColumns(

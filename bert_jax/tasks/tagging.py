@@ -28,6 +28,7 @@ from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import (
     WINDOW,
+    Answer,
     Batch,
     Prediction,
     Task,
@@ -57,6 +58,8 @@ class Tagging(Task):
     def example_batch(self) -> dict[str, jax.Array]:
         batch = super().example_batch()
         is_word = jnp.ones_like(batch["input_ids"], dtype=bool)
+        if self.head.subwords != "first":
+            batch["word_sizes"] = jnp.ones_like(batch["input_ids"])
         return batch | {"word_positions": batch["position_ids"], "is_word": is_word}
 
     def losses(self, outputs: TaggingOutputs, batch: Batch) -> Sums:
@@ -73,9 +76,14 @@ class Tagging(Task):
         return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
 
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        """The tags of words, with their probabilities; a CRF's are its marginals."""
+        """The tags of words, with their probabilities; a CRF's are its marginals.
+
+        For votes of several windows, the `probabilities` of all tags, [batch, words, classes].
+        """
         if outputs.crf is None:
             probabilities = jax.nn.softmax(outputs.logits)
+            if self.head.overlap == "vote":
+                return {"probabilities": probabilities}
             tags = probabilities.argmax(-1)
         else:
             sentence = outputs.crf, outputs.logits, batch["is_word"]
@@ -93,6 +101,7 @@ class TaggingData(Labelled):
       entities: whether tags are those of entities.
       words, tags: columns or fields of the files.
       document_context: whether rows are filled with the sentences around.
+      stride: pieces from the start of a window to that of the next one; 0: half of a window.
       by_character: whether each character of a plain text is a word.
       strip_numbers: whether numbers of characters in a word are removed.
       labels: the tags.
@@ -102,6 +111,7 @@ class TaggingData(Labelled):
     words: str | int
     tags: str | int
     document_context: bool
+    stride: int
     by_character: bool
     strip_numbers: bool
 
@@ -130,6 +140,7 @@ class TaggingData(Labelled):
             words=_or(parse_column(data.text_a), "tokens"),
             tags=_or(parse_column(data.label), "tags"),
             document_context=head.document_context,
+            stride=data.stride,
             by_character=published == "msra_ner",
             strip_numbers=data.strip_numbers,
         )
@@ -138,7 +149,8 @@ class TaggingData(Labelled):
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
         columns, plain = (self.words, self.tags), not self.entities
-        return read_tagged(path, counts, labelled, *columns, plain, self.strip_numbers)
+        how = plain, self.strip_numbers, self.by_character
+        return read_tagged(path, counts, labelled, *columns, *how)
 
     def find_labels(self, examples):
         return Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
@@ -149,7 +161,8 @@ class TaggingData(Labelled):
 
     def encode(self, examples, tokenizer, counts) -> WordRows:
         length, labels = self.max_sequence_length, Labels(self.labels)
-        return encode_words(examples, tokenizer, length, labels, counts, self.document_context)
+        how = (self.document_context, self.stride, self.head.subwords != "first")
+        return encode_words(examples, tokenizer, length, labels, counts, *how)
 
     def windows(self, examples):
         """Examples that are read as context of each other are never separated."""
@@ -164,12 +177,8 @@ class TaggingData(Labelled):
 
     def collect(self, examples, rows: WordRows, answers):
         """`words`, their `tags` with `probabilities`, and `entities`."""
-        num_words = int(rows.example_starts[-1])
-        tags, probabilities = np.zeros(num_words, np.int32), np.zeros(num_words, np.float32)
-        for row, answer in enumerate(answers):  # a sentence may take several rows
-            places, words = rows.predicted_words(row)
-            tags[words] = answer["tags"][places]
-            probabilities[words] = answer["probabilities"][places]
+        merge = _vote if self.head.overlap == "vote" else _with_most_context
+        tags, probabilities = merge(rows, answers)
         predictions = []
         for number, example in enumerate(examples):
             here = slice(*rows.example_starts[number : number + 2].tolist())
@@ -226,6 +235,29 @@ class TaggingData(Labelled):
             return 0.0  # no entity at all
         tags = [tag for example in examples for tag in example.tags or ()]
         return scores.majority_class_score(scores.accuracy, np.array(tags))
+
+
+def _with_most_context(rows: WordRows, answers: Sequence[Answer]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns int32[words] tags and float32[words] probabilities, of the row that predicts each."""
+    num_words = int(rows.example_starts[-1])
+    tags, probabilities = np.zeros(num_words, np.int32), np.zeros(num_words, np.float32)
+    for row, answer in enumerate(answers):  # a sentence may take several rows
+        places, words = rows.predicted_words(row)
+        tags[words] = answer["tags"][places]
+        probabilities[words] = answer["probabilities"][places]
+    return tags, probabilities
+
+
+def _vote(rows: WordRows, answers: Sequence[Answer]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the same, from the mean of the probabilities of all rows that show a word."""
+    num_words, num_tags = int(rows.example_starts[-1]), answers[0]["probabilities"].shape[-1]
+    total, counts = np.zeros((num_words, num_tags)), np.zeros((num_words, 1))
+    for row, answer in enumerate(answers):
+        words = rows.words_of(row)
+        total[words] += answer["probabilities"][: len(words)]
+        counts[words] += 1
+    mean = (total / np.maximum(counts, 1)).astype(np.float32)
+    return mean.argmax(axis=1).astype(np.int32), mean.max(axis=1)
 
 
 def _or(column: str | int | None, default: str) -> str | int:

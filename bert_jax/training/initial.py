@@ -37,6 +37,7 @@ def initial_params(
     reinit: str = "",
     special_tokens: Mapping[int, str] = MappingProxyType({}),
     renew_special_tokens: bool = False,
+    extend_positions: str = "",
 ) -> tuple[Any, tuple[str, ...]]:
     """Returns the parameters that a new run starts from.
 
@@ -50,6 +51,8 @@ def initial_params(
         has them; empty: none.
       special_tokens: result of `special_tokens`. Tables of `init_from` may lack their rows.
       renew_special_tokens: whether their rows are random although `init_from` has them.
+      extend_positions: how a table of positions gets more rows: "tile", "interpolate", or "": it
+        does not.
 
     Returns:
       The parameters in the shardings of `like`, and lines that describe their origin.
@@ -63,11 +66,12 @@ def initial_params(
     known = 0 if renew_special_tokens else source.config.model.vocab_size
     new_words = {index: token for index, token in special_tokens.items() if index >= known}
     _pad_vocabulary(params, expected, encoder, vocab_size, new_words)
+    extended = _extend_positions(params, expected, encoder, extend_positions, init_from)
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
     chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
-    lines = [f"from the parameters of {source.source}"]
+    lines = [f"from the parameters of {source.source}", *extended]
     if new or new_words:
         tables = {*vocabulary_params(encoder)} & chosen.keys() if new_words else set()
         random = make_new(sorted(new | tables))
@@ -99,6 +103,7 @@ def check_source(config: RunConfig) -> None:
     if source.config.model.vocab_size < model.vocab_size and config.data.vocab:
         new_words = special_tokens(load_tokenizer(config.data.vocab, config.data.lowercase))
     _pad_vocabulary(params, expected, model.name, model.vocab_size, new_words)
+    _extend_positions(params, expected, model.name, config.extend_positions, config.init_from)
     _new_paths(params, expected, model.name, config.init_from)
 
 
@@ -134,6 +139,49 @@ def _pad_vocabulary(
             array = params[path]
             padding = expected[path].shape[0] - len(array)
             params[path] = np.pad(array, [(0, padding)] + [(0, 0)] * (array.ndim - 1))
+
+
+def extended_positions(table: np.ndarray, rows: int, how: str) -> np.ndarray:
+    """Returns a table of learned positions with more rows.
+
+    Args:
+      table: float32[positions, hidden].
+      rows: rows of the result.
+      how: "tile": row i is row i % positions of the table (Beltagy et al. 2020, arXiv 2004.05150,
+        section 5). "interpolate": the table is stretched, so that its first and last row stay the
+        first and the last one, and the others are linear between two of its rows.
+    """
+    if how == "tile":
+        return table[np.arange(rows) % len(table)]
+    places = np.arange(rows) * ((len(table) - 1) / (rows - 1))
+    left = np.minimum(places.astype(int), len(table) - 2)
+    share = (places - left)[:, None]
+    return ((1 - share) * table[left] + share * table[left + 1]).astype(table.dtype)
+
+
+def _extend_positions(
+    params: Arrays, expected: dict[str, Any], encoder: str, how: str, folder: str
+) -> list[str]:
+    """Extends the encoder's table of learned positions; returns a line if it does.
+
+    Raises:
+      UserError: it needs more rows, and `how` is empty.
+    """
+    path = f"{encoder}/embeddings/position_embeddings/embedding"
+    if path not in params or path not in expected:
+        return []
+    rows, have = expected[path].shape[0], len(params[path])
+    if rows <= have:
+        return []
+    if not how:
+        raise UserError(
+            f"config.model.max_position_embeddings={rows} is above the {have} learned positions of"
+            f" config.init_from={folder}: set --config.extend_positions=tile (the new rows repeat"
+            " the table) or interpolate (the table is stretched), or leave the field out."
+        )
+    params[path] = extended_positions(params[path], rows, how)
+    what = "repeated" if how == "tile" else "interpolated"
+    return [f"with {have} positions {what} to {rows}"]
 
 
 def _put(array: np.ndarray, like: Any) -> jax.Array:

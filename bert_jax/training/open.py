@@ -142,6 +142,8 @@ def _open_labelled(
         lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
+        if max_windows := config.data.windows_per_epoch:
+            rows = rows.sampled(max_windows, config.seed)
         microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
         even = sharding.batch_shards(mesh) * microbatches
         if (pack := config.data.max_examples_per_row) > 1:

@@ -13,6 +13,7 @@ from bert_jax.models.task_heads import (
     MultipleChoiceModel,
     SpanModel,
     TaggingModel,
+    of_words,
 )
 from tests.models.small import assert_close, cross_entropy, make_batch, make_config, random_params
 
@@ -133,3 +134,24 @@ def test_half_precision_is_the_encoders_alone(tagged_batch, make_model):
         lambda p: model.apply({"params": p}, batch).replace(reading=None), shapes
     )
     assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
+
+
+@pytest.mark.parametrize("how", ["mean", "max"])
+def test_words_are_aggregated_as_by_the_token_classification_pipeline(how):
+    """Its strategies "average" and "max": a label and a score for each word, by plain loops."""
+    rng = np.random.default_rng(0)
+    logits = (3 * rng.standard_normal((2, SEQ, NUM_CLASSES))).astype(np.float32)
+    sizes = np.array([[1, 3, 2, 5, 1, 0], [4, 4, 1, 0, 0, 0]], np.int32)
+    starts = np.where(sizes > 0, 1 + np.cumsum(sizes, axis=1) - sizes, 0).astype(np.int32)
+    found = np.asarray(jax.nn.softmax(of_words(how, logits, starts, sizes)))
+    for row, word in zip(*np.nonzero(sizes), strict=True):
+        begin = starts[row, word]
+        pieces = np.exp(logits[row, begin : begin + sizes[row, word]].astype(np.float64))
+        pieces /= pieces.sum(-1, keepdims=True)
+        if how == "mean":
+            scores = pieces.mean(axis=0)
+        else:
+            scores = pieces[pieces.max(axis=1).argmax()]
+        np.testing.assert_allclose(found[row, word], scores, rtol=2e-5, atol=1e-6)
+    gradient = jax.grad(lambda x: of_words(how, x, starts, sizes)[:, :, 0].sum())(logits * 100)
+    assert np.isfinite(gradient).all()

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -71,6 +72,34 @@ def test_a_regression_gives_numbers():
     pearson = np.corrcoef([1, 2.5, 4], [0, 1, 4])[0, 1]
     assert data.score(gold, found) == pytest.approx({"pearson": pearson, "spearman": 1.0})
     assert data.baseline(gold) == 0
+
+
+@pytest.mark.parametrize("pool", ["mean", "max"])
+def test_the_logits_of_the_windows_of_a_text_are_pooled(pool):
+    gold = examples(("b",), ("a",))
+    data = with_labels(make(long_texts="windows"), gold)
+    data = dataclasses.replace(data, head=dataclasses.replace(data.head, window_pool=pool))
+    logits = np.array([[1.0, 2.0], [5.0, 0.0], [0.0, 3.0], [2.0, -1.0]])
+    rows = SimpleNamespace(example=np.array([0, 0, 0, 1]))
+    found = data.collect(gold, rows, [{"logits": row} for row in logits])
+    pooled = {"mean": [2.0, 5 / 3], "max": [5.0, 3.0]}[pool]
+    exp = np.exp(pooled)
+    assert list(found[0]["probabilities"].values()) == pytest.approx(exp / exp.sum())
+    assert [one["label"] for one in found] == ["a", "a"]
+    assert data.score(gold, found) == {"accuracy": 0.5}  # of texts
+
+
+def test_windows_of_regressions_and_of_several_labels_are_pooled():
+    gold = examples(("1",), ("2",))
+    rows = SimpleNamespace(example=np.array([0, 1, 1]))
+    data = make("regression", ("pearson",), long_texts="windows")
+    found = data.collect(gold, rows, [{"logits": np.array([x])} for x in (1.0, 2.0, 4.0)])
+    assert [one["value"] for one in found] == [1.0, 3.0]
+    gold = examples(("a",), ("a", "b"))
+    data = with_labels(make("multi", ("f1",), long_texts="windows"), gold)
+    logits = ([1.0, -1.0], [3.0, -1.0], [-1.0, 2.0])
+    found = data.collect(gold, rows, [{"logits": np.array(x)} for x in logits])
+    assert [one["labels"] for one in found] == [["a"], ["a", "b"]]
 
 
 def test_a_published_set_determines_labels_and_their_kind():

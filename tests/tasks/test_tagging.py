@@ -103,6 +103,61 @@ def test_entities_are_parts_of_the_text_as_it_was_given(tokenizer):
         assert place["probability"] == sure[6]
 
 
+def test_windows_vote_with_their_probabilities(tokenizer):
+    """The mean over all rows that show a word, each of which may prefer another tag."""
+    data = with_labels(make(overlap="vote"))
+    rows = data.encode(GOLD, tokenizer, Counter())
+    rng = np.random.default_rng(0)
+    answers = [{"probabilities": rng.dirichlet(np.ones(5), 9)} for _ in range(rows.num_rows)]
+    shown = {}
+    batch = rows.take(np.arange(rows.num_rows), 9)
+    for row, answer in enumerate(answers):
+        for place in range(int(batch["is_word"][row].sum())):
+            number = int(rows.first_words[row]) + place
+            shown.setdefault(number, []).append(answer["probabilities"][place])
+    assert sum(len(votes) > 1 for votes in shown.values()) > 2
+    found = data.collect(GOLD, rows, answers)
+    tags = [tag for one in found for tag in one["tags"]]
+    sure = [p for one in found for p in one["probabilities"]]
+    means = [np.mean(shown[number], axis=0) for number in range(14)]
+    assert tags == [data.labels[int(mean.argmax())] for mean in means]
+    np.testing.assert_allclose(sure, [mean.max() for mean in means], rtol=1e-6)
+
+
+@pytest.mark.parametrize("subwords", ["first", "mean"])
+def test_batches_have_the_sizes_of_words_where_all_pieces_are_read(tokenizer, subwords):
+    data = with_labels(make(subwords=subwords))
+    batch = data.encode(GOLD, tokenizer, Counter()).take(np.array([0, -1]), 9)
+    assert ("word_sizes" in batch) == (subwords == "mean")
+    if subwords == "mean":
+        assert batch["word_sizes"].tolist() == [[1, 1, 1, 1, *[0] * 5], [0] * 9]
+
+
+# "e" and an accent; a family of four emojis and joiners; a Chinese name; a flag of two characters.
+UNICODE = [
+    ("Ren\u0065\u0301 saw Zoe\u0308", ["O", "O", "B-PER"], "Zoe\u0308"),
+    ("\U0001f468\u200d\U0001f469\u200d\U0001f467 met Bob", ["O", "O", "B-PER"], "Bob"),
+    ("\u738b\u5c0f\u660e \u5728 \u5317\u4eac", ["O", "O", "B-LOC"], "\u5317\u4eac"),
+    ("\U0001f1eb\U0001f1f7\u2003Rome \ufb01n", ["O", "B-LOC", "O"], "Rome"),
+    ("\u0130stanbul\u3000saw \u0130zmir", ["O", "O", "B-LOC"], "\u0130zmir"),
+]
+
+
+@pytest.mark.parametrize("text, tags, entity", UNICODE)
+def test_offsets_count_characters_of_the_text_as_it_was_given(text, tags, entity, tokenizer):
+    """Whatever lower-casing and the tokenizer's normalization make of it."""
+    data = with_labels(make())
+    examples = list(make_examples(TaggedExample, [text]))
+    rows = data.encode(examples, tokenizer, Counter())
+    numbers = np.array([data.labels.index(tag) for tag in tags])
+    ((found,),) = (
+        one["entities"]
+        for one in data.collect(examples, rows, [{"tags": numbers, "probabilities": np.ones(3)}])
+    )
+    assert (found["text"], text[found["start"] : found["end"]]) == (entity, entity)
+    assert found["start"] == text.index(entity)
+
+
 def test_tags_that_are_no_entities_have_an_accuracy(tokenizer):
     data = make(("accuracy",), entities=False)
     data = dataclasses.replace(data, labels=data.find_labels(GOLD))
@@ -110,6 +165,18 @@ def test_tags_that_are_no_entities_have_an_accuracy(tokenizer):
     found = predict(data, rows, np.full(14, data.labels.index("O")))
     assert set(data.score(GOLD, found)) == {"accuracy"}
     assert data.score(GOLD, found)["accuracy"] == data.baseline(GOLD) == pytest.approx(10 / 14)
+
+
+@pytest.mark.parametrize(
+    "head, message",
+    [
+        ({"overlap": "vote", "tagging": "crf"}, "overlap='vote' does not go with config.head.tagg"),
+        ({"subwords": "mean", "tagging": "bilstm_crf"}, "subwords='mean' does not go with config."),
+    ],
+)
+def test_choices_that_do_not_fit_the_head_are_refused(head, message):
+    with pytest.raises(ValueError, match=message):
+        make(**head)
 
 
 @pytest.mark.parametrize("layers, least", [("sum_last_4", 4), ("second_to_last", 2)])

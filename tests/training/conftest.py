@@ -73,6 +73,17 @@ CHANGES = {
             "checkpoint.best_metric": "pearson",
         },
     ),
+    "windows": (
+        "classification",
+        {
+            "max_length": 10,
+            "data.bucket_lengths": (10,),
+            "data.long_texts": "windows",
+            "data.windows_per_epoch": 2,
+            "data.max_examples_per_row": 2,
+            "head.window_pool": "max",
+        },
+    ),
     "tagging": ("tagging", {"max_length": 14, "data.bucket_lengths": (14,)}),
     "crf": ("tagging", {"head.tagging": "crf"}),
     "span": (

@@ -98,6 +98,16 @@ def assert_refused(
             {"head.both_orders": True},
             r"line 2: head\.both_orders=True needs a second text: set config\.data\.text_b",
         ),
+        (
+            "classification",
+            {"data.stride": 23},
+            r"config\.data\.stride=23 is above 22, the tokens of",
+        ),
+        (
+            "multiple_choice",
+            {"data.long_texts": "windows"},
+            r"data\.long_texts='windows' is not for multiple choice: set it to truncate",
+        ),
         ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
 )
@@ -124,6 +134,14 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
         ({"head.dropout_rate": 1.0}, r"head\.dropout_rate=1\.0 must be at least 0 and below 1"),
         ({"head.lm_weight": -1.0}, r"head\.lm_weight=-1\.0 must be at least 0"),
         ({"metrics": (), "checkpoint.best_metric": "loss"}, "config.metrics is empty"),
+        (
+            {"data.windows_per_epoch": 2},
+            "windows_per_epoch=2 has no effect with config.data.long_texts='truncate': set config",
+        ),
+        (
+            {"head.both_orders": True, "data.long_texts": "windows"},
+            r"head\.both_orders=True encodes whole pairs, and config\.data\.long_texts='windows'",
+        ),
         ({"reinit_layers": 2}, "config.reinit_layers=2 is above config.model.num_layers=1"),
         (
             {"optimizer.frozen_layers": -2},

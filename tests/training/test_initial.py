@@ -28,7 +28,7 @@ TABLE = "bert/embeddings/word_embeddings/embedding"
 CLASSIFIER = {"classifier__kernel": (16, 3), "classifier__bias": (3,)}
 
 
-def start(workdir, config=None, task=None):
+def start(workdir, config=None, task=None, extend_positions=""):
     """Returns the initial parameters by path, their shardings, random ones, and the lines."""
     config = config or store.load(str(workdir))
     task = task or make_pretraining(config.model, config.model.next_sentence)
@@ -40,6 +40,7 @@ def start(workdir, config=None, task=None):
         lambda paths: {path: random_ones[path] for path in paths},
         encoder="bert",
         vocab_size=config.model.vocab_size,
+        extend_positions=extend_positions,
     )
     shardings = {path: leaf.sharding for path, leaf in flatten(like).items()}
     return flatten(params), shardings, random_ones, lines
@@ -101,6 +102,38 @@ def test_a_table_is_padded(make_workdir, random_params):
     assert params["masked_lm/bias"].shape == (64,)
     with pytest.raises(ValueError, match=rf"- {TABLE}: \[60, 16\]"):
         start(workdir, config.replace({"model.vocab_size": 64}))
+
+
+@pytest.mark.parametrize("rows", [41, 80, 100])
+def test_a_table_of_positions_is_extended(make_workdir, random_params, rows):
+    workdir = make_workdir()
+    config = store.load(str(workdir))
+    path = "bert/embeddings/position_embeddings/embedding"
+    old = random_params(config)[path]
+    assert len(old) == 40
+    longer = config.replace({"model.max_position_embeddings": rows})
+    params, *_, lines = start(workdir, longer, extend_positions="tile")
+    np.testing.assert_array_equal(params[path], np.concatenate([old, old, old])[:rows])
+    assert lines[1:] == (f"with 40 positions repeated to {rows}",)
+    params, *_, lines = start(workdir, longer, extend_positions="interpolate")
+    places = np.linspace(0, 39, rows)
+    expected = [np.interp(places, np.arange(40), column) for column in old.T]
+    np.testing.assert_allclose(params[path], np.stack(expected, axis=1), atol=1e-6)
+    assert lines[1:] == (f"with 40 positions interpolated to {rows}",)
+    params, *_, lines = start(workdir, config, extend_positions="tile")
+    np.testing.assert_array_equal(params[path], old)
+    assert len(lines) == 1
+    with pytest.raises(
+        ValueError, match=rf"embeddings={rows} is above the 40 learned positions of"
+    ):
+        start(workdir, longer)
+
+
+def test_rotary_positions_need_no_extension(make_workdir):
+    workdir = make_workdir(model__positions="rotary")
+    longer = store.load(str(workdir)).replace({"model.max_position_embeddings": 64})
+    params, *_, lines = start(workdir, longer)
+    assert not any("position_embeddings" in path for path in params) and len(lines) == 1
 
 
 def test_an_encoder_of_another_size_is_refused(make_workdir):
@@ -187,6 +220,16 @@ def test_a_corrupt_folder_is_refused_before_data_are_prepared(
     short_run, theirs, tmp_path, array, message
 ):
     replace_tensor(theirs, "bert.pooler.dense.bias", array)
+    with pytest.raises(ValueError, match=message):
+        train(short_run, str(tmp_path / "new"))
+    assert not (tmp_path / "new").exists()
+
+
+def test_positions_that_the_source_lacks_are_refused_before_data_are_prepared(short_run, tmp_path):
+    short_run = short_run.replace({"model.max_position_embeddings": 64})
+    message = (
+        r"set --config\.extend_positions=tile \(the new rows repeat the table\) or interpolate"
+    )
     with pytest.raises(ValueError, match=message):
         train(short_run, str(tmp_path / "new"))
     assert not (tmp_path / "new").exists()

@@ -8,7 +8,7 @@ Packed: several rows share a row of the batch, without attending to each other. 
 (data/packing.py), so that all epochs have the same number of steps; each epoch shuffles the packed
 rows.
 
-Each row is used exactly once an epoch.
+Each row is used exactly once an epoch; with a `RowSampler`, some rows of each example are.
 """
 
 import functools
@@ -136,6 +136,42 @@ class BucketedLoader:
         # Sorting is stable: within a bucket the order stays random.
         order = order[np.argsort(-self._buckets[order], kind="stable")]
         return order, permute(np.arange(num_batches), num_batches, f"batches {self.seed} {epoch}")
+
+
+class RowSampler:
+    """Some rows of each example in each epoch, such as some windows of each long text.
+
+    A loader then makes batches of places instead of rows: an example with n rows has min(n,
+    `max_rows`) places, which have other rows of it in each epoch. So all epochs have equal batches.
+
+    Args:
+      example: int[rows], the example of each row, ascending.
+      lengths: int[rows], tokens of each row.
+      max_rows: maximum rows of an example in an epoch.
+      seed: determines the rows.
+
+    Attributes:
+      lengths: int[places], tokens of the longest row that may be at each place.
+    """
+
+    def __init__(self, example: np.ndarray, lengths: np.ndarray, max_rows: int, seed: int):
+        starts = np.flatnonzero(np.diff(example, prepend=-1))
+        counts = np.diff(np.append(starts, len(example)))
+        longest = np.maximum.reduceat(lengths, starts)
+        self.lengths = np.repeat(longest, np.minimum(counts, max_rows))
+        self._example, self._seed = example, seed
+        self._is_taken = np.arange(len(example)) - np.repeat(starts, counts) < max_rows
+        self._epoch = functools.lru_cache(2)(self._make_epoch)
+
+    def rows(self, places: np.ndarray, epoch: int) -> np.ndarray:
+        """Returns the rows at int64[...] places in an epoch; -1, no place, stays."""
+        return np.where(places >= 0, self._epoch(epoch)[places], -1)
+
+    def _make_epoch(self, epoch: int) -> np.ndarray:
+        """Returns int64[places], the first rows of each example in a random order of all rows."""
+        size = len(self._example)
+        order = permute(np.arange(size), size, f"sample {self._seed} {epoch}")
+        return order[np.argsort(self._example[order], kind="stable")][self._is_taken]
 
 
 class PackedLoader:

@@ -1,5 +1,8 @@
 """Reads sentences of words with tags: CoNLL's columns, JSON lines, datasets, plain text.
 
+JSON objects have a list of words and one of tags, or a text and its entities as characters of it
+(bert_jax.data.labelled.entity_spans).
+
 A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
 Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
 -DOCSTART- begins a document; in a file without such lines, each sentence is a document. Counts,
@@ -18,6 +21,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from bert_jax.data.labelled.entity_spans import tagged_words
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.data.labelled.reading import (
     field,
@@ -27,6 +31,7 @@ from bert_jax.data.labelled.reading import (
     read_lines,
     read_objects,
     text,
+    text_field,
 )
 from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
@@ -45,6 +50,7 @@ def read_tagged(
     tags: str | int = "tags",
     plain: bool = False,
     strip_numbers: bool = False,
+    by_character: bool = False,
 ) -> Iterator[TaggedExample]:
     """Streams the sentences of a CoNLL file, of JSON objects, or of tfds:NAME[SPLIT].
 
@@ -55,11 +61,12 @@ def read_tagged(
       source: a file or a dataset.
       counts: number of repairs and conversions by name.
       labelled: whether tags are read; every word must have one then.
-      words: objects: the field with the words. CoNLL: their column if it is a number, else the
-        first.
-      tags: the same for tags; CoNLL: else the last column.
+      words: objects: the field with the words, or with the text. CoNLL: their column if it is a
+        number, else the first.
+      tags: the same for tags, or the entities of a text; CoNLL: else the last column.
       plain: tags are not entities, and are not converted.
       strip_numbers: remove the number of each word, if nearly all have one.
+      by_character: whether each character of a text is a word.
 
     Raises:
       UserError: naming the line, for a malformed sentence; or there are no sentences.
@@ -67,19 +74,20 @@ def read_tagged(
 
     def sentences(counts: Counter, reader: TagReader | None) -> "Iterator[_Sentence]":
         if has_objects(source):
-            return _read_objects(source, counts, reader, str(words), str(tags))
+            return _read_objects(source, counts, reader, str(words), str(tags), by_character)
         columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
         return _read_conll(source, counts, reader, *columns)
 
     has_numbers = strip_numbers and _Numbers(row[2] for row in sentences(Counter(), None)).found
     reader, numbers = TagReader(counts, plain) if labelled else None, _Numbers()
     for number, sentence in numbered(sentences(counts, reader), f"{source} has no sentences."):
-        where, id, texts, found, document = sentence
+        where, id, texts, found, document, whole = sentence
         counts["blank_words"] += sum(not word.strip() for word in texts)
         numbers.add(texts)
-        if has_numbers:
+        if has_numbers and whole is None:
             texts = tuple(map(_without_number, texts))
-        yield TaggedExample(where, str(number) if id is None else str(id), texts, found, document)
+        name = str(number) if id is None else str(id)
+        yield TaggedExample(where, name, texts, found, document, whole)
     if numbers.found:
         counts["numbers_stripped" if has_numbers else "numbered_words"] += numbers.count
     if reader:
@@ -131,7 +139,7 @@ def is_conll(path: str) -> bool:
 
 
 # The fields of a TaggedExample; the id is None if the file has none.
-_Sentence = tuple[str, Any, tuple[str, ...], tuple[str, ...] | None, int]
+_Sentence = tuple[str, Any, tuple[str, ...], tuple[str, ...] | None, int, str | None]
 
 
 def _read_conll(
@@ -157,7 +165,7 @@ def _read_conll(
             raw_tags = [row[tag_column] for row in rows]
             tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
         document, is_new = document + is_new, not has_documents
-        yield place(path, start), None, words, tags, document
+        yield place(path, start), None, words, tags, document, None
 
 
 def _blocks(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
@@ -193,19 +201,31 @@ def _check_columns(row: list[str], width: int, columns: tuple[int, ...], where: 
 
 
 def _read_objects(
-    source: str, counts: Counter, reader: TagReader | None, words: str, tags: str
+    source: str,
+    counts: Counter,
+    reader: TagReader | None,
+    words: str,
+    tags: str,
+    by_character: bool,
 ) -> Iterator[_Sentence]:
-    """Yields the sentences of objects with a list of words and, if `reader` is given, of tags."""
+    """Yields the sentences of objects with words or a text and, if `reader` is given, with tags."""
     document, name = -1, None
     for number, (where, row) in enumerate(read_objects(source, counts)):
-        texts, found = _texts(row, words, "data.text_a", where), None
+        whole, raw_tags = None, ()
+        if isinstance(field(row, words, "data.text_a", where), str):
+            whole = text_field(row, words, "data.text_a", where)
+            entities = field(row, tags, "data.label", where) if reader else []
+            texts, raw_tags = tagged_words(whole, entities, where, counts, by_character)
+        else:
+            texts = _texts(row, words, "data.text_a", where)
+            raw_tags = _texts(row, tags, "data.label", where) if reader else ()
         counts["empty_sentences"] += not texts
+        found = None
         if reader:
-            raw_tags = _texts(row, tags, "data.label", where)
             found = reader.read(raw_tags, len(texts), lambda _, where=where: where)
         document += "document" not in row or row["document"] != name or not number
         name = row.get("document")
-        yield where, row.get("id"), texts, found, document
+        yield where, row.get("id"), texts, found, document, whole
 
 
 def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:

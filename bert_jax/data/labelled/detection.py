@@ -2,6 +2,7 @@
 
     JSON with question and context, or SQuAD's nesting      span
     JSON with a list of words and a list of tags            tagging
+    JSON with a text and its entities as characters         tagging
     a word and its tag a line, blank lines between          tagging
     columns or fields ending0, ending1, ..., or endings     multiple_choice
     any other table                                         classification
@@ -18,6 +19,7 @@ from itertools import islice
 from typing import Any
 
 from bert_jax.data.labelled.conll import is_conll
+from bert_jax.data.labelled.entity_spans import is_spans
 from bert_jax.data.labelled.label_kinds import (
     MULTI_LABEL_METRICS,
     PROBLEM_TYPES,
@@ -54,6 +56,7 @@ _LABELS = (
 )
 _IDS = ("id", "idx", "index", "guid", "uid", "")
 _WORDS, _TAGS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
+_SPANS = ("entities", "spans", "label", "labels")
 _ENDING = re.compile(r"ending\d+")
 _SHEETS = (".xlsx", ".xls", ".ods", ".parquet")
 _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
@@ -131,6 +134,10 @@ def _of_objects(value: Any) -> Detection | None:
     if words and tags and isinstance(value[words], list):
         fields = {"data.text_a": words, "data.label": tags}
         return Detection("tagging", f"sentences of words ({words}) and tags ({tags})", fields)
+    text, spans = _known(_TEXTS, names), _known(_SPANS, names)
+    if text and spans and is_spans(value[spans]) and (value[spans] or spans in _SPANS[:2]):
+        fields = {"data.text_a": text, "data.label": spans}
+        return Detection("tagging", f"texts ({text}) and their entities ({spans})", fields)
     return None
 
 

@@ -121,7 +121,7 @@ def encode_questions(
         context.
       doc_stride: tokens from the beginning of a window to that of the next.
       max_query_length: maximum number of tokens of a question; longer ones are truncated.
-      counts: updated with `questions_truncated`, `questions_of_several_rows`,
+      counts: updated with `questions_truncated`, `tokens_cut_off`, `questions_of_several_rows`,
         `questions_not_learned` (no answer is at its offset, or it has no token: their weight is 0)
         and `answers_in_no_window` (too long for every window: trained as absent).
 
@@ -142,6 +142,7 @@ def encode_questions(
         for question in questions:
             query = tokenizer.encode(question.question)
             counts["questions_truncated"] += len(query) > longest_query
+            counts["tokens_cut_off"] += max(0, len(query) - longest_query)
             query = query[:longest_query]
             answer = _answer(question, spans[-1])
             is_known = question.is_impossible or answer is not None

@@ -1,4 +1,4 @@
-"""Encodes texts and pairs, a row each, and contexts with several endings, a sequence each.
+"""Encodes texts and pairs, a row each or one for each window, and contexts with several endings.
 
 Texts are for classification, multi-label classification and regression. The sequences of an example
 with endings, [CLS] context [SEP] start ending [SEP], are scored together (paper, section 4.4).
@@ -12,7 +12,13 @@ from collections.abc import Iterable
 import numpy as np
 
 from bert_jax.data.labelled.examples import ChoiceExample, Labels, TextExample
-from bert_jax.data.labelled.sequences import EncodedRows, GroupedRows, SequenceWriter, flat
+from bert_jax.data.labelled.sequences import (
+    EncodedRows,
+    GroupedRows,
+    SequenceWriter,
+    check_stride,
+    flat,
+)
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
@@ -25,8 +31,10 @@ def encode_texts(
     kind: str,
     counts: Counter,
     both_orders: bool = False,
+    long_texts: str = "truncate",
+    stride: int = 0,
 ) -> EncodedRows:
-    """Encodes texts; overlong ones are truncated at the end, of a pair the longer text first.
+    """Encodes texts; overlong ones are cut off at the end, or have a row for each window.
 
     Args:
       examples: read once; only their ids are kept.
@@ -34,10 +42,13 @@ def encode_texts(
       max_sequence_length: maximum number of tokens of a row, special tokens included.
       labels: the classes; None for a regression.
       kind: single, multi or regression.
-      counts: updated with `texts_truncated` and `tokens_cut_off`; a pair in both
-        orders counts once.
+      counts: updated with `texts_truncated`, `tokens_cut_off` and `texts_of_several_rows`; a pair
+        in both orders counts once.
       both_orders: whether a row is a pair in both orders, two sequences (Radford et al. 2018,
         section 3.3).
+      long_texts: "truncate" (`SequenceWriter.add_truncated`) or "windows"
+        (`SequenceWriter.add_windows`), whose rows all have the label of the text.
+      stride: tokens from the start of a window to that of the next one; 0: half of a window.
 
     Returns:
       Rows with the fields `labels`, int32[rows] (single), float32[rows, classes] of 0 and 1 (multi)
@@ -48,13 +59,21 @@ def encode_texts(
         single text where both orders are encoded; or there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
+    check_stride(stride, writer.room)
     numbers, weights = array("f" if kind != "single" else "i"), array("f")
-    for example in examples:
+    of_rows = array("i")
+    for number, example in enumerate(examples):
         first = tokenizer.encode(example.text_a)
         second = None if example.text_b is None else tokenizer.encode(example.text_b)
-        cut = writer.add_truncated(first, second)
+        before = len(writer)
+        if long_texts == "windows":
+            cut = writer.add_windows(first, second, stride)
+        else:
+            cut = writer.add_truncated(first, second)
+        num_rows = len(writer) - before
         counts["texts_truncated"] += cut > 0
         counts["tokens_cut_off"] += cut
+        counts["texts_of_several_rows"] += num_rows > 1
         if both_orders:
             if second is None:
                 raise UserError(
@@ -62,13 +81,14 @@ def encode_texts(
                     " config.data.text_b, or head.both_orders=False."
                 )
             writer.add_truncated(second, first)
-        weights.append(example.labels is not None)
-        numbers.extend(_numbers(example, labels, kind))
+        of_rows.extend([number] * num_rows)
+        weights.extend([example.labels is not None] * num_rows)
+        numbers.extend(_numbers(example, labels, kind) * num_rows)
     sequences = writer.finish()
     values = flat(numbers)
     if kind == "multi":
         values = values.reshape(len(weights), -1)
-    example = np.arange(len(weights), dtype=np.int32)
+    example = flat(of_rows)
     fields = {"labels": values, "weights": flat(weights)}
     if not both_orders:
         return EncodedRows(sequences=sequences, example=example, fields=fields)

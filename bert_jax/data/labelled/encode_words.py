@@ -1,7 +1,8 @@
-"""Encodes sentences of words for tagging: a word is predicted at its first piece.
+"""Encodes sentences of words for tagging: a word is predicted at its first piece, or at all.
 
 A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
-predicted in the one where it has most context (`max_context_windows`). With document
+predicted in the one where it has most context (`max_context_windows`); predictions may also take
+the mean over all windows that show a word (`words_of`). With document
 context (paper, section 5.3: "the maximal document context provided by the data"), the rest of a row
 is filled with words of the sentences before and after it in the same document, which are not
 predicted there.
@@ -23,6 +24,7 @@ from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.data.labelled.sequences import (
     EncodedRows,
     SequenceWriter,
+    check_stride,
     flat,
     max_context_windows,
     unpack_runs,
@@ -45,6 +47,7 @@ class WordRows(EncodedRows):
     Attributes:
       starts: int64[rows + 1], where each row begins in `positions` and `is_predicted`.
       positions: int32[words of rows], of a word's first piece in the row.
+      sizes: int32[words of rows], pieces of the word in the row; None: not needed.
       is_predicted: bool[words of rows], whether this row predicts the word.
       first_words: int64[rows], the number of each row's first word.
       labels: int32[words].
@@ -54,6 +57,7 @@ class WordRows(EncodedRows):
 
     starts: np.ndarray
     positions: np.ndarray
+    sizes: np.ndarray | None
     is_predicted: np.ndarray
     first_words: np.ndarray
     labels: np.ndarray
@@ -70,13 +74,16 @@ class WordRows(EncodedRows):
         """Adds arrays [batch, words], where `words` is the smaller of `length` and `width`.
 
         int32 `word_positions` and `labels`, bool `is_word` (words first) and float32 `weights`, 1
-        for the words that the row predicts and that have a gold label. A batch of packed rows has
-        the words of all its rows in order, and `length` for `words`.
+        for the words that the row predicts and that have a gold label; with `sizes` also int32
+        `word_sizes`. A batch of packed rows has the words of all its rows in order, and `length`
+        for `words`.
         """
         batch = super().take(row_numbers, length)
         at, is_word, words, column = self._words(row_numbers, length)
         begins = np.take_along_axis(batch["cls_positions"], column, axis=1)
         weights = self.weights[words] * self.is_predicted[at]
+        if self.sizes is not None:
+            batch["word_sizes"] = np.where(is_word, self.sizes[at], 0)
         return batch | {
             "word_positions": np.where(is_word, self.positions[at] + begins, 0),
             "is_word": is_word,
@@ -101,6 +108,10 @@ class WordRows(EncodedRows):
         """
         places = np.flatnonzero(self.is_predicted[self.starts[row] : self.starts[row + 1]])
         return places, self.first_words[row] + places
+
+    def words_of(self, row: int) -> np.ndarray:
+        """Returns the numbers of all words of a row; a word may be in several rows."""
+        return self.first_words[row] + np.arange(self.starts[row + 1] - self.starts[row])
 
     def _words(
         self, row_numbers: np.ndarray, length: int
@@ -132,6 +143,8 @@ def encode_words(
     labels: Labels,
     counts: Counter,
     document_context: bool = False,
+    stride: int = 0,
+    all_pieces: bool = False,
 ) -> WordRows:
     """Encodes sentences word by word.
 
@@ -141,17 +154,22 @@ def encode_words(
       max_sequence_length: maximum number of tokens of a row.
       labels: the tags.
       counts: updated with `words_without_pieces`, `words_truncated` (to the pieces that fit into a
-        row) and `sentences_of_several_rows`.
+        row), `tokens_cut_off` of these, and `sentences_of_several_rows`.
       document_context: whether to fill rows with the sentences before and after; not those of a
         sentence of several rows.
+      stride: pieces from the start of a window to that of the next one, up to the border of a word;
+        0: half of a window.
+      all_pieces: whether words are predicted at all of their pieces, so that batches have their
+        `word_sizes`.
 
     Raises:
       UserError: naming the place, for an unknown tag or different numbers of tags and words; or
-        there are no examples, or tags without words.
+        there are no examples, or tags without words, or the stride is longer than a window.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
+    check_stride(stride, writer.room)
     example, starts, first_words = array("i"), array("q", [0]), array("q")
-    positions, is_predicted = array("i"), array("b")
+    positions, sizes, is_predicted = array("i"), array("i"), array("b")
     gold, weights, example_starts = array("i"), array("f"), array("q", [0])
     has_tags = False
     for sentences in documents(examples, document_context):
@@ -164,7 +182,7 @@ def encode_words(
         first = 0
         for sentence in sentences:
             stop, tags = first + len(sentence.words), sentence.tags
-            windows = _windows(before, first, stop, writer.room)
+            windows = _windows(before, first, stop, writer.room, stride)
             counts["sentences_of_several_rows"] += len(windows) > 1
             predicted = _predicted(before, windows, first, stop)
             for window, words in zip(windows, predicted, strict=True):
@@ -172,6 +190,7 @@ def encode_words(
                 here = range(max(window.start, first), min(window.stop, stop))
                 shift = 1 - before[window.start]  # [CLS] comes first
                 positions.extend(before[word] + shift for word in here)
+                sizes.extend(len(pieces[word]) for word in here)
                 is_predicted.extend(word in words for word in here)
                 starts.append(len(positions))
                 first_words.append(example_starts[-1] + here.start - first)
@@ -189,13 +208,14 @@ def encode_words(
         if has_tags:
             raise UserError("There are no words to tag.")
         # A word in no row; places without a word refer to it.
-        for values in (positions, is_predicted, gold, weights):
+        for values in (positions, sizes, is_predicted, gold, weights):
             values.append(0)
     return WordRows(
         sequences=sequences,
         example=flat(example),
         starts=flat(starts),
         positions=flat(positions),
+        sizes=flat(sizes) if all_pieces else None,
         is_predicted=flat(is_predicted).astype(bool),
         first_words=flat(first_words),
         labels=flat(gold),
@@ -220,16 +240,20 @@ def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) ->
     ids = tokenizer.encode_word(word)
     counts["words_without_pieces"] += not ids
     counts["words_truncated"] += len(ids) > room
+    counts["tokens_cut_off"] += max(0, len(ids) - room)
     return ids[:room] or [tokenizer.unk_id]
 
 
-def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[range]:
+def _windows(
+    starts: Sequence[int], first: int, stop: int, room: int, stride: int = 0
+) -> list[range]:
     """Returns the words of each row of a sentence.
 
     Args:
       starts: number of pieces of the document before each word, and altogether.
       first, stop: the sentence is the words `first` to `stop - 1` of the document.
       room: pieces of a row.
+      stride: pieces from the start of a window to that of the next one; 0: half of `room`.
     """
     spare = room - (starts[stop] - starts[first])
     if spare >= 0:
@@ -241,8 +265,8 @@ def _windows(starts: Sequence[int], first: int, stop: int, room: int) -> list[ra
     while starts[stop] - starts[begin] > room:
         end = bisect_right(starts, starts[begin] + room) - 1
         windows.append(range(begin, end))
-        half_on = bisect_left(starts, starts[begin] + room // 2)
-        begin = min(max(half_on, begin + 1), end)
+        further_on = bisect_left(starts, starts[begin] + (stride or room // 2))
+        begin = min(max(further_on, begin + 1), end)
     # The last one begins as early as possible, for the most context.
     return [*windows, range(bisect_left(starts, starts[stop] - room), stop)]
 

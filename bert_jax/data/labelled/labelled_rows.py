@@ -9,7 +9,12 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.batch import Batch, EvaluationBatch
-from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader, evaluation_batches
+from bert_jax.data.labelled.batching import (
+    BucketedLoader,
+    PackedLoader,
+    RowSampler,
+    evaluation_batches,
+)
 from bert_jax.data.labelled.sequences import EncodedRows
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
@@ -28,6 +33,7 @@ class LabelledRows:
       counts: what was repaired, truncated or left out, by name; counts of 0 are left out.
       pad_lengths: bucket lengths of batches, ascending.
       loader: says which rows each training batch has; None: the rows are evaluated only.
+      sampler: says which rows of each example an epoch has; None: all.
     """
 
     name: str
@@ -38,10 +44,21 @@ class LabelledRows:
     counts: dict[str, int]
     pad_lengths: tuple[int, ...]
     loader: BucketedLoader | PackedLoader | None = None
+    sampler: RowSampler | None = None
 
     def padded_to(self, pad_lengths: tuple[int, ...]) -> "LabelledRows":
         """Returns the same rows with other bucket lengths."""
         return dataclasses.replace(self, pad_lengths=pad_lengths)
+
+    def sampled(self, max_rows: int, seed: int) -> "LabelledRows":
+        """Returns the same rows, of which an epoch has at most `max_rows` of each example."""
+        sampler = RowSampler(self.rows.example, self.rows.lengths, max_rows, seed)
+        return dataclasses.replace(self, sampler=sampler)
+
+    @property
+    def training_lengths(self) -> np.ndarray:
+        """int[rows of an epoch], in tokens."""
+        return self.sampler.lengths if self.sampler else self.rows.lengths
 
     def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
@@ -49,7 +66,8 @@ class LabelledRows:
         Raises:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
-        loader = BucketedLoader(self.rows.lengths, batch_size, seed, self.pad_lengths, even_tokens)
+        lengths = self.training_lengths
+        loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, even_tokens)
         return dataclasses.replace(self, loader=loader)
 
     def for_packed_training(
@@ -59,8 +77,8 @@ class LabelledRows:
 
         See `PackedLoader` for the arguments and errors.
         """
-        length = self.pad_lengths[-1]
-        loader = PackedLoader(self.rows.lengths, batch_size, seed, length, max_examples, multiple)
+        lengths, length = self.training_lengths, self.pad_lengths[-1]
+        loader = PackedLoader(lengths, batch_size, seed, length, max_examples, multiple)
         return dataclasses.replace(self, loader=loader)
 
     @property
@@ -119,7 +137,10 @@ class LabelledRows:
             raise UserError(
                 f"{self.name!r} ({self.source}) has no training batches: call for_training first."
             )
-        return self.loader.batch(number)
+        rows, length = self.loader.batch(number)
+        if self.sampler:
+            rows = self.sampler.rows(rows, number // self.loader.batches_per_epoch)
+        return rows, length
 
 
 def source_sha256(source: str, examples: Sequence[Any]) -> str:

@@ -6,7 +6,7 @@ encode_words.py, encode_questions.py) fills a `SequenceWriter` and returns `Enco
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -113,6 +113,31 @@ class SequenceWriter:
         self.add(first, second)
         return num_a + num_b - len(first) - len(second or ())
 
+    def add_windows(
+        self, first: Sequence[int], second: Sequence[int] | None = None, stride: int = 0
+    ) -> int:
+        """Adds a sequence for each window of a text; returns the number of tokens cut off.
+
+        A text that fits is one sequence. Of a pair, the longer text is read in windows, and the
+        other one is in all of them, cut off at half of the room.
+
+        Args:
+          first, second: the tokens.
+          stride: tokens from the start of a window to that of the next one; 0: half of a window.
+        """
+        if second is None:
+            for window in _windows_of(first, self.room, stride):
+                self.add(window)
+            return 0
+        if len(first) + len(second) <= self.room_of_pair:
+            self.add(first, second)
+            return 0
+        longer, other = (first, second) if len(first) >= len(second) else (second, first)
+        kept = other[: self.room_of_pair // 2]
+        for window in _windows_of(longer, self.room_of_pair - len(kept), stride):
+            self.add(*((window, kept) if longer is first else (kept, window)))
+        return len(other) - len(kept)
+
     def finish(self) -> Sequences:
         """Returns all sequences.
 
@@ -128,6 +153,41 @@ class SequenceWriter:
 def flat(numbers: array) -> np.ndarray:
     """Returns the numbers as a numpy array, without a copy."""
     return np.frombuffer(numbers, numbers.typecode) if numbers else np.empty(0, numbers.typecode)
+
+
+def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
+    """Returns where the windows of a text begin; the last one ends with the text.
+
+    >>> window_starts(count=100, size=38, stride=19)
+    [0, 19, 38, 57, 62]
+
+    Args:
+      count: tokens of the text.
+      size: tokens of a window.
+      stride: from a start to the next one; 0: half of a window. A longer stride than a window is
+        shortened to it, so that every token is in a window.
+    """
+    if count <= size:
+        return [0]
+    return [*range(0, count - size, min(stride or max(1, size // 2), size)), count - size]
+
+
+def _windows_of(tokens: Sequence[int], size: int, stride: int) -> Iterator[Sequence[int]]:
+    return (tokens[at : at + size] for at in window_starts(len(tokens), size, stride))
+
+
+def check_stride(stride: int, room: int) -> None:
+    """Raises UserError for a stride that would leave out tokens between windows.
+
+    Args:
+      stride: `config.data.stride`.
+      room: tokens of a window.
+    """
+    if stride > room:
+        raise UserError(
+            f"config.data.stride={stride} is above {room}, the tokens of a window: give at most"
+            " that, or 0 for half of it."
+        )
 
 
 def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:

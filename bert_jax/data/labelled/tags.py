@@ -21,6 +21,8 @@ from bert_jax.files.errors import UserError
 # M: IOBES' I in BMES; L and U: E and S in BILOU; W: S in BMEWO.
 _TAG = re.compile(r"([BIESLUMW])(?:-(\S.*))?")
 _BEGINS, _ENDS = frozenset("BSUW"), frozenset("ESLUW")
+# Several tags of nested entities in one cell.
+_NESTED = re.compile(r"(O|[BIESLUMW]-[^|,;\s]+)([|,;\s]+(O|[BIESLUMW]-[^|,;\s]+))+")
 # The type of a bare B or I, as in seqeval.
 _UNTYPED = "_"
 
@@ -114,6 +116,11 @@ def _parse(tag: str, number: int, where: Callable[[int], str]) -> tuple[str, str
     """Returns the prefix and the type of a tag, both empty for O."""
     if tag == "O":
         return "", ""
+    if _NESTED.fullmatch(tag):
+        raise UserError(
+            f"{where(number)}: {tag!r} are tags of nested entities, and a word has one tag: keep"
+            " that of the outermost or of the innermost entity."
+        )
     if not (match := _TAG.fullmatch(tag)):
         raise UserError(
             f"{where(number)}: invalid tag {tag!r}: tags are O, B-TYPE, I-TYPE (IOB),"

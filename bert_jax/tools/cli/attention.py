@@ -15,6 +15,7 @@ docs/attention.md explains both.
 
 import argparse
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -99,10 +100,12 @@ def _compute(
         arrays |= reader.read(row)
     if not flags.held_out and not flags.input:
         return arrays, ""
-    batches = sample_batches(reader.model, flags.input, flags.sample)
+    counts = Counter()
+    batches = sample_batches(reader.model, flags.input, flags.sample, counts)
     arrays["sample_statistics"], rows, tokens = reader.statistics(batches)
     where = flags.input or "the held-out split"
-    return arrays, f"{rows:,} rows of {where}, in which {tokens:,} tokens attend"
+    cut = f"; {n:,} tokens of its texts are cut off" if (n := counts["tokens_cut_off"]) else ""
+    return arrays, f"{rows:,} rows of {where}, in which {tokens:,} tokens attend{cut}"
 
 
 def _describe(model: TransformerConfig) -> str:

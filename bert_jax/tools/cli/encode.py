@@ -19,6 +19,7 @@ rounded products (cosine at least 0.9999); --config.dtype=float32 computes them 
 
 import argparse
 import json
+import sys
 
 import numpy as np
 
@@ -70,7 +71,9 @@ def run(flags: argparse.Namespace) -> None:
     if flags.output not in ("", "-"):
         extract(extractor, inputs, flags.output, Terminal())
         return
+    texts = tokens = 0
     for row, found in extractor.run(map(extractor.row, inputs.texts())):
+        texts, tokens = texts + (row.cut > 0), tokens + row.cut
         if flags.output:
             named = extractor.names(row, found) | found
             print(json.dumps(as_lists(named), ensure_ascii=False))
@@ -79,6 +82,8 @@ def run(flags: argparse.Namespace) -> None:
             start = " ".join(f"{value:7.4f}" for value in vector[:_SHOWN])
             about = f"{len(vector)} numbers, length {np.linalg.norm(vector):.2f}"
             print(f"{start} ...   ({about})   {row.text}")
+    if texts:
+        print(f"truncated  {texts:,} texts: {tokens:,} tokens are cut off", file=sys.stderr)
 
 
 def _choice(flags: argparse.Namespace) -> Choice:

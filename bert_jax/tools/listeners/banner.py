@@ -55,9 +55,7 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
     training, evaluation = run.training, run.evaluation[0]
     for rows in (*training, *evaluation):
         assert isinstance(rows, LabelledRows)
-        numbers = [f"{len(rows.examples):,} examples, {rows.rows.num_rows:,} rows"]
-        numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in rows.counts.items()]
-        yield (f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.sha256[:12]}")
+        yield describe_rows(rows)
         if "numbered_words" in rows.counts:
             yield "           --config.data.strip_numbers=true removes the numbers of the words"
     if run.data.labels:
@@ -68,6 +66,15 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
     assert isinstance(evaluation[0], LabelledRows)
     loader = training[0].loader if training and isinstance(training[0], LabelledRows) else None
     yield _batches(config, loader, evaluation[0].pad_lengths)
+
+
+def describe_rows(rows: LabelledRows) -> str:
+    """Returns a line about a file: its examples and rows, what was repaired or cut off."""
+    numbers = [f"{len(rows.examples):,} examples, {rows.rows.num_rows:,} rows"]
+    if rows.sampler:
+        numbers += [f"{len(rows.sampler.lengths):,} of them in each epoch"]
+    numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in rows.counts.items()]
+    return f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.sha256[:12]}"
 
 
 def _batches(
@@ -95,12 +102,14 @@ def describe_head(data: TaskData) -> Iterator[str]:
         return
     head, losses = data.head, data.losses
     if isinstance(data, ClassificationData | MultipleChoiceData):
+        reads_windows = isinstance(data, ClassificationData) and data.long_texts == "windows"
         parts = [
             "the last layer" if head.layers == "last" else head.layers,
             *(["BiLSTM"] if head.has_bilstm else []),
             {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
             "pooler" if head.has_pooler else "no pooler",
             *(["sum of both orders"] if head.both_orders else []),
+            *([f"{head.window_pool} of a text's windows"] if reads_windows else []),
         ]
         yield f"head       {' -> '.join(parts)}"
     if losses != Losses():

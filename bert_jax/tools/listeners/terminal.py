@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import jax
 
 from bert_jax.config.durations import duration
+from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
-from bert_jax.tools.listeners.banner import banner
+from bert_jax.tools.listeners.banner import banner, describe_rows
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.metrics import read_first_evaluation
 from bert_jax.training.run import Run
@@ -95,7 +96,9 @@ class EvaluationTerminal(Terminal):
     """Prints what the command `evaluate` reports."""
 
     def opened(self, run: Run) -> None:
-        pass
+        for rows in run.evaluation[0]:
+            if isinstance(rows, LabelledRows):
+                self.line(describe_rows(rows))
 
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool

@@ -81,7 +81,9 @@ def _join_punctuation(text: str) -> str:
 _FIELDS = ("input_ids", "token_type_ids", "position_ids", "example_ids")
 
 
-def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Batch]:
+def sample_batches(
+    model: TrainedModel, path: str, max_rows: int, counts: Counter | None = None
+) -> Iterator[Batch]:
     """Yields batches of int32[batch, seq] fields with some texts of a file or held-out split.
 
     The texts are evenly spaced in it, since files are often sorted.
@@ -91,6 +93,7 @@ def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Ba
       path: a file as `predict` reads it for the task; "" is the held-out split of a corpus, or
         config.data.eval.
       max_rows: maximum number of rows of the corpus, or examples of the file.
+      counts: counts what was cut off.
 
     Raises:
       UserError: there is no such split or file, or nothing in it.
@@ -110,7 +113,7 @@ def sample_batches(model: TrainedModel, path: str, max_rows: int) -> Iterator[Ba
         raise UserError(f"{source} holds no text: there is nothing to do.")
     for example in examples:
         data.check_example(example, model.tokenizer, model.encoder)
-    rows = data.encode(examples, model.tokenizer, Counter())
+    rows = data.encode(examples, model.tokenizer, Counter() if counts is None else counts)
     for local in Predictor(model).host_batches(rows, packs=False):
         # Rows of a multiple choice are [batch, choices, seq].
         yield {name: local[name].reshape(-1, local[name].shape[-1]) for name in _FIELDS}

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -97,11 +97,16 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
             prediction |= {"counts": counts} if counts else {}
         return predictions
 
+    def shapes(encoded: tuple[Any, np.ndarray, Counter]) -> Iterable[tuple[int, int]]:
+        # Inputs of several rows have the shapes of those of one, in other numbers.
+        is_one = len(encoded[1]) == 1
+        return predictor.shapes(encoded[1], task.data.can_pack) if is_one else ()
+
     return Endpoint(
         "predict",
         "The predictions of the task that the model was trained for.",
         forms.with_samples(form, model.config, task.data),
-        Computation(encode, run, lambda encoded: predictor.shapes(encoded[1], task.data.can_pack)),
+        Computation(encode, run, shapes),
         lambda results: {"predictions": results},
     )
 

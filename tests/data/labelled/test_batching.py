@@ -8,6 +8,7 @@ import pytest
 from bert_jax.data.labelled.batching import (
     BucketedLoader,
     PackedLoader,
+    RowSampler,
     bucket_lengths,
     choose_lengths,
     evaluation_batches,
@@ -157,3 +158,31 @@ def test_errors(lengths, batch_size, buckets, message):
     if not lengths:
         with pytest.raises(ValueError, match="There are no rows to choose lengths for"):
             choose_lengths(np.array(lengths, int), 3)
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_an_epoch_has_some_rows_of_each_example(packs):
+    """Texts of 1 to 9 windows, of which those of a text have one length; 2 of them an epoch."""
+    rng = np.random.default_rng(0)
+    counts = rng.integers(1, 10, 50)
+    example = np.repeat(np.arange(50), counts)
+    lengths = np.repeat(np.where(counts == 1, rng.integers(3, 33, 50), 32), counts)
+    sampler = RowSampler(example, lengths, 2, seed=1)
+    expected = np.minimum(counts, 2)
+    if packs:
+        loader = PackedLoader(sampler.lengths, 8, 3, 64, 4)
+    else:
+        loader = BucketedLoader(sampler.lengths, 8, 3, BUCKETS)
+    seen, epochs = set(), []
+    for epoch, places in enumerate(epochs_of(loader, 40)):
+        rows = sampler.rows(np.array([*places, -1]), epoch)
+        assert rows[-1] == -1 and len(set(rows.tolist())) == len(rows)
+        assert (np.bincount(example[rows[:-1]]) == expected).all()
+        assert (lengths[rows[:-1]] <= sampler.lengths[places]).all()
+        epochs.append(sorted(rows[:-1].tolist()))
+        seen |= set(epochs[-1])
+    assert seen == set(range(len(example))) and epochs[0] != epochs[1]
+    again = RowSampler(example, lengths, 2, seed=1).rows(np.arange(len(sampler.lengths)), 7)
+    assert sorted(again.tolist()) == epochs[7]
+    other = RowSampler(example, lengths, 2, seed=2).rows(np.arange(len(sampler.lengths)), 7)
+    assert sorted(other.tolist()) != epochs[7]

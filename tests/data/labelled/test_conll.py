@@ -128,7 +128,7 @@ def test_plain_lines_one_for_one(read):
         (b"a O\n\xff O\n", {}, "line 2: invalid UTF-8"),
         ({"words": []}, {}, r"line 1: no column 'tokens' \(data.text_a\); it has 'words'"),
         ({"tokens": ["a"]}, {}, r"no column 'tags' \(data.label\); it has 'tokens'"),
-        ({"tokens": "a b"}, {}, "'tokens' .* is not a list but a str"),
+        ({"tokens": 5}, {}, "'tokens' .* is not a list but a int"),
         ({"tokens": ["a", 5]}, {}, "an element of 'tokens' .* is a JSON int"),
         ({"tokens": ["a"], "tags": [0]}, {}, "an element of 'tags' .* is a JSON int"),
         ({"tokens": ["a"], "tags": ["O", "O"]}, {}, "line 1: 1 words with 2 tags"),

@@ -149,7 +149,7 @@ def test_long_questions_are_cut_and_leave_a_quarter_to_the_context():
     questions = [ask("a b c", question="h " * n) for n in (2, 5, 50)]
     rows, counts = encode(questions, length=16, max_query_length=4)
     assert rows.sequences.first_lengths.tolist() == [4, 6, 6]
-    assert counts == {"questions_truncated": 2}
+    assert counts == {"questions_truncated": 2, "tokens_cut_off": 1 + 46}
     rows, _ = encode(questions, length=16, max_query_length=64)
     assert rows.sequences.first_lengths.tolist() == [4, 7, 11]
     assert [len(rows.windows(number)[0].spans) for number in range(3)] == [3, 3, 3]

@@ -13,9 +13,11 @@ from tests.data.labelled.letters import TOKENIZER
 LABELS = Labels(("no", "yes"))
 
 
-def encode(examples, length=16, labels=LABELS, kind="single", both_orders=False):
+def encode(examples, length=16, labels=LABELS, kind="single", both_orders=False, **long):
     counts = Counter()
-    rows = encode_texts(iter(examples), TOKENIZER, length, labels, kind, counts, both_orders)
+    rows = encode_texts(
+        iter(examples), TOKENIZER, length, labels, kind, counts, both_orders, **long
+    )
     return rows, +counts
 
 
@@ -152,6 +154,62 @@ def test_overlong_endings_are_truncated_and_counted():
     assert counts == {"choices_truncated": 2, "tokens_cut_off": 9 + 1}
 
 
+@pytest.mark.parametrize("stride", [0, 1, 3, 7, 8])
+def test_windows_of_a_text_have_all_of_its_tokens_and_its_label(stride):
+    """Each window is full and begins a stride after the one before; the last ends with the text."""
+    sizes = (0, 1, 8, 9, 15, 16, 17, 40)
+    letters = ["".join(chr(97 + i % 8) + " " for i in range(size)) for size in sizes]
+    examples = [text(letter, labels=(LABELS.names[n % 2],)) for n, letter in enumerate(letters)]
+    rows, counts = encode(examples, length=10, long_texts="windows", stride=stride)
+    batch = rows.take(np.arange(rows.num_rows), 10)
+    for number, example in enumerate(examples):
+        ids = TOKENIZER.encode(example.text_a)
+        here = np.flatnonzero(rows.example == number)
+        windows = [batch["input_ids"][row][: rows.lengths[row]].tolist() for row in here]
+        assert all(w[0] == 2 and w[-1] == 3 for w in windows)
+        if len(ids) <= 8:
+            assert [w[1:-1] for w in windows] == [ids]
+            continue
+        starts = [start for start in range(0, len(ids) - 8, stride or 4)] + [len(ids) - 8]
+        assert [w[1:-1] for w in windows] == [ids[start : start + 8] for start in starts]
+        assert {i for start in starts for i in range(start, start + 8)} == set(range(len(ids)))
+        assert batch["labels"][here].tolist() == [number % 2] * len(here)
+    assert (batch["weights"] == 1).all() and rows.num_rows > len(examples)
+    assert counts == {"texts_of_several_rows": sum(size > 8 for size in sizes)}
+
+
+def test_windows_of_a_pair_keep_the_shorter_text():
+    pairs = [text("a b c d e f g", "h"), text("h", "a b c d e f g"), text("a b", "c")]
+    rows, counts = encode(pairs, length=8, long_texts="windows", stride=2)
+    assert rows.example.tolist() == [0, 0, 0, 1, 1, 1, 2] and counts["texts_of_several_rows"] == 2
+    a, h = 5, 12
+    ids = rows.take(np.arange(7), 8)["input_ids"].tolist()
+    starts = (0, 2, 3)
+    assert ids[:3] == [[2, *range(a + s, a + s + 4), 3, h, 3] for s in starts]
+    assert ids[3:6] == [[2, h, 3, *range(a + s, a + s + 4), 3] for s in starts]
+    assert "tokens_cut_off" not in counts
+    rows, counts = encode([text("a " * 9, "b " * 6)], length=9, long_texts="windows")
+    (first, *_) = rows.take(np.arange(rows.num_rows), 9)["input_ids"].tolist()
+    assert first == [2, 5, 5, 5, 3, 6, 6, 6, 3]  # half of the room for the shorter one
+    assert counts == {"texts_of_several_rows": 1, "texts_truncated": 1, "tokens_cut_off": 3}
+
+
+@pytest.mark.parametrize(
+    "kind, labels, given, expected",
+    [
+        ("multi", LABELS, ("yes", "no"), [1, 1]),
+        ("regression", None, ("-2.5",), -2.5),
+    ],
+)
+def test_all_windows_have_the_labels(kind, labels, given, expected):
+    examples = [text("a " * 20, labels=given), text("b " * 9)]
+    rows, _ = encode(examples, 10, labels, kind, long_texts="windows")
+    batch = rows.take(np.arange(rows.num_rows), 10)
+    assert rows.example.tolist() == [0, 0, 0, 0, 1, 1]
+    assert batch["labels"].tolist()[:4] == [expected] * 4
+    assert batch["weights"].tolist() == [1, 1, 1, 1, 0, 0]
+
+
 def regression(label):
     return lambda: encode([text("a", labels=(label,))], labels=None, kind="regression")
 
@@ -171,6 +229,10 @@ def regression(label):
             "max_sequence_length=7 is too short: give at least 8",
         ),
         (lambda: encode([]), "There are no examples"),
+        (
+            lambda: encode([text("a")], 10, long_texts="windows", stride=9),
+            r"config\.data\.stride=9 is above 8, the tokens of a window: give at most that, or 0",
+        ),
         *(
             (regression(x), f"the label '{x}' is not a finite number")
             for x in ("high", "nan", "inf")

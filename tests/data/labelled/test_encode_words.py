@@ -9,14 +9,15 @@ import pytest
 from bert_jax.data.labelled import encode_words as encode_words_module
 from bert_jax.data.labelled.encode_words import encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
+from bert_jax.data.packing import pack_rows
 from tests.data.labelled.letters import TOKENIZER
 
 TAGS = Labels.find_tags(["B-PER"])
 
 
-def encode(examples, length=16, document_context=False):
+def encode(examples, length=16, document_context=False, **more):
     counts = Counter()
-    rows = encode_words(iter(examples), TOKENIZER, length, TAGS, counts, document_context)
+    rows = encode_words(iter(examples), TOKENIZER, length, TAGS, counts, document_context, **more)
     return rows, +counts
 
 
@@ -113,6 +114,43 @@ def test_every_word_is_predicted_once_where_it_has_most_context(length, document
     assert counts["sentences_of_several_rows"] == (np.bincount(rows.example) > 1).sum() > 5
 
 
+@pytest.mark.parametrize("stride", [1, 5, 14])
+def test_windows_begin_a_stride_apart(stride):
+    examples = list(random_sentences(stride, 40, max_words=40))
+    rows, _ = encode(examples, 16, stride=stride)
+    check_windows(examples, rows, 16)
+    for example in range(len(examples)):
+        here = np.flatnonzero(rows.example == example)
+        words = examples[example].words
+        before = np.cumsum([0, *map(len, words)])
+        firsts = before[rows.first_words[here] - rows.example_starts[example]]
+        # A stride, up to the next word, without leaving out words.
+        longest = max(map(len, words))
+        assert (np.diff(firsts)[:-1] > min(stride, 14 - longest) - 1).all()
+        assert (np.diff(firsts) < stride + longest).all()
+
+
+@pytest.mark.parametrize("packs", [False, True])
+def test_all_pieces_of_a_word_are_where_its_size_says(packs):
+    examples = list(random_sentences(1, 40, max_words=9))
+    rows, _ = encode(examples, 32, all_pieces=True)
+    numbers = np.arange(rows.num_rows)
+    if packs:
+        numbers = pack_rows(rows.lengths, 64, 3)
+    batch, seen = rows.take(numbers, 64), 0
+    words = [word for example in examples for word in example.words]
+    for row, group in enumerate(numbers.reshape(len(numbers), -1)):
+        shown = [int(n) for one in group if one >= 0 for n in rows.words_of(one)]
+        sizes = batch["word_sizes"][row]
+        assert (sizes > 0).sum() == len(shown) and sizes.dtype == np.int32
+        for place, number in enumerate(shown):
+            at = int(batch["word_positions"][row, place])
+            ids = batch["input_ids"][row, at : at + int(sizes[place])].tolist()
+            assert ids == TOKENIZER.encode(words[number])
+            seen += len(ids) > 1
+    assert seen > 20
+
+
 def test_document_context_fills_rows_from_both_sides_with_the_words_of_the_document():
     examples = [sentence("a a a"), sentence("b b"), sentence("c cx c"), sentence("d", document=1)]
     rows, _ = encode(examples, 10, document_context=True)
@@ -148,6 +186,7 @@ def test_words_without_pieces_and_words_that_are_too_long_are_counted():
     assert counts == {
         "words_without_pieces": 1,
         "words_truncated": 1,
+        "tokens_cut_off": 6,
         "sentences_of_several_rows": 1,
     }
     assert batch["input_ids"].tolist() == [
@@ -187,3 +226,5 @@ def test_a_long_document_is_read_in_pieces(monkeypatch):
 def test_errors(examples, message):
     with pytest.raises(ValueError, match=message):
         encode(examples)
+    with pytest.raises(ValueError, match="config.data.stride=15 is above 14, the tokens of a win"):
+        encode(examples, 16, stride=15)

@@ -52,7 +52,9 @@ CASES = {
             "checkpoint.best_metric": "pearson",
         },
     ),
+    "windows": ("classification", {"max_length": 8, "data.long_texts": "windows"}),
     "tags": ("tagging", {}),
+    "tags of all pieces": ("tagging", {"head.subwords": "mean"}),
     "answers": ("span", {"head.null_answers": True, "head.doc_stride": 8}),
 }
 

@@ -110,3 +110,9 @@ def test_other_tags_are_errors(tag):
 def test_more_tags_than_words():
     with pytest.raises(ValueError, match="here: 2 words with 1 tags"):
         TagReader(Counter()).read(("O",), 2, lambda _: "here")
+
+
+@pytest.mark.parametrize("tag", ["B-PER|B-LOC", "B-PER,I-LOC", "I-ORG;O", "B-X B-Y"])
+def test_tags_of_nested_entities_are_errors(tag):
+    with pytest.raises(ValueError, match="f, line 2: .* are tags of nested entities, and a word"):
+        convert(("O", tag))

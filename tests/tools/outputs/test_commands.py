@@ -67,6 +67,13 @@ def test_vectors_on_the_command_line(workdir, tmp_path, capsys):
     assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
 
 
+def test_what_printed_vectors_leave_out_is_said(workdir, capsys):
+    run_command(["encode", f"--model={workdir}", "--truncate", "naive", "the " * 50])
+    printed = capsys.readouterr()
+    assert printed.err == "truncated  1 texts: 12 tokens are cut off\n"
+    assert printed.out.count("\n") == 2
+
+
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
 
 

@@ -18,6 +18,7 @@ TEXTS = make_texts(9)
 QUESTION = {"question": "is una", "context": "the list is unaffable , naive . " * 3}
 CHOICE = {"context": "the list", "start": "is", "endings": ["naive .", "unaffable", "returned"]}
 TEXT_INPUTS = [{"text_a": text} for text in TEXTS]
+LONG = "the list is unaffable , naive . returned list " * 5
 PAIRS = [{"text_a": a, "text_b": b} for a, b in zip(TEXTS, TEXTS[1:], strict=False)]
 WORDS = [{"text": text} for text in TEXTS]
 # Model -> arguments of `make_run`, ending of the file of the same inputs for `predict`, inputs.
@@ -47,7 +48,17 @@ MODELS: dict[str, tuple[tuple[str, dict[str, Any]], str, list[dict[str, Any]]]] 
         "txt",
         TEXT_INPUTS,
     ),
+    "windows": (
+        ("classification", {"data__long_texts": "windows", "data__stride": 9}),
+        "txt",
+        [*TEXT_INPUTS, {"text_a": LONG}],
+    ),
     "tags": (("tagging", {}), "txt", WORDS),
+    "votes": (
+        ("tagging", {"head__subwords": "max", "head__overlap": "vote", "data__stride": 5}),
+        "txt",
+        [*WORDS, {"text": LONG}],
+    ),
     "context": (("tagging", {"head__document_context": True}), "txt", WORDS),
     "questions": (("span", {}), "json", [QUESTION, {**QUESTION, "question": "naive"}]),
     "endings": (("multiple_choice", {}), "jsonl", [CHOICE, {**CHOICE, "context": "naive"}]),
