@@ -90,7 +90,7 @@ class DataConfig(Group):
     max_examples_per_row: int = setting(1)
     # Fraction of the documents held out for evaluation.
     validation_share: float = setting(0.01, minimum=0, below=1)
-    # Source of text to evaluate on, in the form of `source`, in place of a part of `source`.
+    # Text to evaluate on, written like `source`, instead of a held-out part of `source`.
     held_out: str = setting("", in_shards=False)
     # Folder of vocabulary and shards; empty: `data` in the workdir.
     dir: str = setting("", in_shards=False, free=True)

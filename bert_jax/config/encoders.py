@@ -162,7 +162,7 @@ class ElmoConfig(EncoderConfig):
 
     @property
     def projection_size(self) -> int:
-        """Features of a word and of the output of one direction."""
+        """Features of a word, and of each direction."""
         return self.hidden_size // 2
 
     @property

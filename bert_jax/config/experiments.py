@@ -71,7 +71,7 @@ def allow_import() -> None:
 
 
 def load_module(path: str, flag: str = "--config") -> types.ModuleType:
-    """Returns the module of a file of settings.
+    """Loads a settings file as a module.
 
     Args:
       path: path as `find` takes it, without an argument.

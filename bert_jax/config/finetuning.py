@@ -32,7 +32,7 @@ class FinetuningConfig(RunConfig):
     # Number of layers, counted from the last one, that start from random parameters together with
     # the pooler, instead of from `init_from`.
     reinit_layers: int = setting(0, minimum=0)
-    # Published value of the first of `metrics`, which reports show beside it; 0: none.
+    # Published value of `metrics[0]`, shown in reports; 0: none.
     published_score: float = setting(0.0, minimum=0, free=True)
     # Source of `published_score`: model, dataset and publication.
     published_in: str = setting("", free=True)

@@ -72,13 +72,13 @@ class OptimizerConfig(Group):
     phase_schedules: tuple[tuple[float, float], ...] = setting((), check=_check_phase_schedules)
     # Factor of the parameters in the update (decoupled weight decay).
     weight_decay: float = setting(0.01, minimum=0)
-    # Decay rate of the average of gradients.
+    # Decay rate of the gradient average.
     beta1: float = setting(0.9, minimum=0, below=1)
-    # Decay rate of the average of squared gradients.
+    # Decay rate of the average squared gradient.
     beta2: float = setting(0.999, below=1)
-    # Added to the root of the average of squared gradients.
+    # Added to the root of the average squared gradient.
     epsilon: float = setting(1e-6)
-    # Adagrad: initial value of the sums of squared gradients.
+    # Adagrad: initial value of the squared-gradient sums.
     initial_accumulator: float = setting(1.0)
     # Maximum global norm of the gradient; 0: no clipping.
     clip_norm: float = setting(1.0, minimum=0)
@@ -96,7 +96,7 @@ class OptimizerConfig(Group):
     frozen_layers: int = setting(0, minimum=0, also=(-1, "all layers"))
     # Top-level name of the encoder's parameters.
     encoder: str = setting("bert", of_run=True)
-    # Share of the steps of each phase.
+    # Share of each phase's steps.
     phase_shares: tuple[float, ...] = setting((), of_run=True)
 
 

@@ -89,7 +89,7 @@ def _parse(text: str, kind: type) -> Any:
 
 
 def _tuple(text: str) -> tuple:
-    """Returns a tuple: of a literal, of the items of a list, of one literal, or of one word."""
+    """Parses a tuple: a literal tuple, list items, one literal, or one word."""
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):

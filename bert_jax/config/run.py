@@ -139,7 +139,7 @@ class RunConfig(Group):
         return 0
 
     def make_phases(self, steps: int) -> tuple[Phase, ...]:
-        """Returns the phases of a run of `steps` steps, in order and without gaps."""
+        """Returns the phases of a run with `steps` steps, in order and without gaps."""
         bounds = phase_bounds([entry[1] for entry in self.phase_entries], steps)
         phases = []
         for (length, share, *rest), (first, last) in zip(self.phase_entries, bounds, strict=True):

@@ -2,7 +2,7 @@
 
 XLA allocates its working memory again at each step, hundreds of megabytes, and glibc takes it from
 the system and gives it back each time; the system then has to clear every page of it again. That
-was a tenth (BERT-Base) to a third (BERT-Tiny) of the time of a step.
+took a tenth (BERT-Base) to a third (BERT-Tiny) of a step.
 """
 
 import ctypes

@@ -71,7 +71,7 @@ def peak_of_program(compiled: Any) -> int:
 
 
 def bytes_of(tree: Any) -> int:
-    """Returns the bytes of the arrays of a tree on each device, by their shardings."""
+    """Returns the bytes of an array tree on each device, from its shardings."""
     import jax
 
     return sum(
@@ -80,7 +80,7 @@ def bytes_of(tree: Any) -> int:
 
 
 def whole_bytes_of(tree: Any) -> int:
-    """Returns the bytes of the arrays of a tree on all devices together, without copies."""
+    """Returns the bytes of an array tree, each array counted once."""
     import jax
 
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))

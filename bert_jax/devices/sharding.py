@@ -160,7 +160,7 @@ def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
 
 
 def parameter_shardings(mesh: Mesh, rules: Rules, params: Any) -> Any:
-    """Returns the shardings of a tree of parameters."""
+    """Returns the shardings of a parameter tree."""
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: _checked(mesh, rules, path_name(path), leaf.shape), params
     )
@@ -189,7 +189,7 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def abstract(tree: Any, shardings: Any) -> Any:
-    """Returns shapes and dtypes of a tree of arrays with shardings; no array is created.
+    """Returns the shapes, dtypes and shardings of an array tree; creates no array.
 
     Args:
       tree: tree of arrays, or of anything with `shape` and `dtype`.

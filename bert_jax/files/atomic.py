@@ -116,7 +116,7 @@ def read_json(path: str | os.PathLike) -> Any:
 
 
 def read_json_lines(path: str | os.PathLike) -> list[Any]:
-    """Returns the values of a file of JSON lines that may be growing; empty if there is none.
+    """Reads a JSON-lines file that may still grow; returns [] if it does not exist.
 
     An incomplete line, which a power cut may leave, ends it.
     """

@@ -90,7 +90,7 @@ def address_of(path: str | os.PathLike) -> str:
 
 
 def shown(text: str) -> str:
-    """Returns a text with addresses in place of the paths of their working copies."""
+    """Replaces local cache paths in a text by bucket addresses."""
     return re.sub(rf"{re.escape(_root())}/({'|'.join(EXTRAS)})/", r"\1://", text)
 
 

@@ -2,7 +2,7 @@
 
 Each unit of work is a file or folder that is complete or not there. A program makes the units of
 its share, and waits until those of the others are there. One of them, the first, does what needs
-all units. A program that is killed is started again with the same share, and goes on.
+all units. A killed program is restarted with the same share and continues.
 """
 
 import contextlib

@@ -19,7 +19,7 @@ from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_wor
 
 TITLE = "bilm-tf"
 OPTIONS = "options.json"
-# Embeddings that the original program computed, one file for each of the lists of sentences in
+# Embeddings computed by the original program, one file per list of sentences in
 # SENTENCES; they are not weights.
 REFERENCES = "lm_embeddings_{}.hdf5"
 SENTENCES = ("lm_embeddings_sentences.json", "sentences.json")

@@ -124,7 +124,7 @@ class WeightTable:
         return tensor
 
     def expand(self, num_layers: int) -> tuple[WeightRow, ...]:
-        """Returns the rows of a model of `num_layers` layers, without `{i}`."""
+        """Returns the rows for `num_layers` layers, without `{i}`."""
         return tuple(
             dataclasses.replace(
                 row, path=row.path.replace("{i}", str(i)), tensor=row.tensor.replace("{i}", str(i))
@@ -170,7 +170,7 @@ def import_params(
       table: names of the model's parameters in that format.
       num_layers: layers of the encoder.
       expected: shape of each parameter of the model, by path.
-      encoder: first part of the paths of the encoder's parameters, such as "bert"; all others
+      encoder: first part of the encoder's parameter paths, such as "bert"; all others
         belong to heads, which may be missing as a whole.
       path: path of the checkpoint, for messages.
 

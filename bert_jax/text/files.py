@@ -49,7 +49,7 @@ class FileRange(NamedTuple):
     stop: int | None = None
 
     def place(self, line: int) -> str:
-        """Returns file:line of a line of the range, which starts at 1; of 0, the file."""
+        """Returns file:line for a line of the range, counted from 1; 0 gives the file."""
         blocks = read_blocks(self.path, stop=self.start) if self.start else ()
         before = sum(block.count(b"\n") for block in blocks)
         return f"{self.path}:{before + line}" if line else self.path

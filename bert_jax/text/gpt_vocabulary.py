@@ -54,7 +54,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     Args:
       pieces: JSON, piece -> id.
       merges: two pieces a line, below a line with the version.
-      path: name of the file of pieces in errors.
+      path: file name for error messages.
 
     Raises:
       UserError: they are not such files.

@@ -35,7 +35,7 @@ _TOPICS = os.path.join("pydoc_data", "topics.py")
 # Shorter sentences may repeat, as they do in any text.
 _MIN_DUPLICATE = 40
 _MIN_SENTENCES = 3
-# Characters of a unit of parallel work.
+# Characters per unit of parallel work.
 _CHUNK = 1 << 19
 
 

@@ -65,7 +65,7 @@ class BadText:
 
 
 def read_lines(range: FileRange, bad_text: BadText, is_json: bool = False) -> Iterator[str]:
-    """Returns the lines of a range of a file; see `split_lines`."""
+    """Returns the lines in a range of a file; see `split_lines`."""
     blocks = read_blocks(*range)
     if not range.start:
         blocks = _decoded(blocks, range.path, bad_text)

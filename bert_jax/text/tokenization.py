@@ -90,7 +90,7 @@ class Tokenizer:
         return list(chain.from_iterable(ids))
 
     def encode_word(self, word: str) -> list[int]:
-        """Returns the ids of a word of a labelled file, whatever it contains."""
+        """Returns the ids of a word in a labelled file, whatever it contains."""
         return self.encode(word)
 
     def decode(self, ids: Iterable[int]) -> str:

@@ -99,7 +99,7 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False
 
 
 def find_vocabulary(folder: str | os.PathLike) -> str:
-    """Returns the path of the copy of a vocabulary in a folder; empty if it has none."""
+    """Returns the path of the vocabulary copy in a folder; empty if there is none."""
     paths = (pathlib.Path(folder, f"vocab{kind}") for kind in KINDS)
     return next((str(path) for path in paths if path.is_file()), "")
 

@@ -3,7 +3,7 @@
     counts = merge_counts(count_words("wordpiece", chunk, lowercase=True) for chunk in chunks)
     train_vocabulary("wordpiece", counts, vocab_size=30_522, path="vocab.txt")
 
-A vocabulary is a function of the count of each word. Therefore the text is read once, in any number
+A vocabulary is a function of word counts. Therefore the text is read once, in any number
 of processes, into tables of bounded size that are merged in the order of the chunks.
 
 A vocabulary of `words` is all words of the text, the most frequent first.
@@ -50,7 +50,7 @@ MAX_ENTRIES = 2_000_000
 # SentencePiece sees longer runs of text without a space (Chinese, addresses) in parts.
 MAX_RUN_LENGTH = 48
 
-# Fraction of the characters of the text that the alphabet covers; the rarest are left out.
+# Share of text characters that the alphabet covers; the rarest are left out.
 COVERAGE = 0.999_999_9
 # The least that SentencePiece's trainers accept.
 _MIN_COVERAGE = 0.98
@@ -74,7 +74,7 @@ class WordCounts:
     """
 
     def __init__(self, kind: str = ""):
-        """Makes an empty table for the words of a vocabulary of a kind."""
+        """Makes an empty word table for a kind of vocabulary."""
         self._limit = MAX_ENTRIES if kind == "words" else MAX_WORDS
         self.counts: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
@@ -129,7 +129,7 @@ def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
 
 
 def merge_counts(parts: Iterable[WordCounts], kind: str = "") -> WordCounts:
-    """Returns the sums of the counts of the chunks of a text, in the order of the chunks."""
+    """Returns the sum of all chunks' counts, added in chunk order."""
     total = WordCounts(kind)
     for part in parts:
         total.add(part.counts)

@@ -1,4 +1,4 @@
-"""Evaluations of the runs of a race: read, drawn, and as a table."""
+"""Reads, draws and tabulates the evaluations in a race."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence

@@ -163,7 +163,7 @@ def _check(recipes: Sequence[Recipe]) -> None:
 
 
 def run_folder(output: str, name: str, seed: int) -> str:
-    """Returns the workdir of a run of the recipe `name`."""
+    """Returns the workdir for recipe `name`."""
     return os.path.join(output, f"{name}-seed{seed}")
 
 

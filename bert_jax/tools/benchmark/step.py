@@ -178,7 +178,7 @@ def lines(
     """Yields a line about the devices, and one for each program.
 
     Args:
-      seconds: median seconds of a step of each.
+      seconds: median seconds per step of each.
       properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
         and a description `device` of them.
       batch_size: sequences in a step.
@@ -202,7 +202,7 @@ def best(seconds: Mapping[tuple[str, str], float], batch_size: int) -> str:
     """Returns the line that compares the fastest of both sides.
 
     Args:
-      seconds: seconds of a step of each (program, dtype).
+      seconds: seconds per step of each (program, dtype).
       batch_size: sequences in a step.
     """
     ours = min((pair for pair in seconds if pair[0] == OURS), key=lambda pair: seconds[pair])

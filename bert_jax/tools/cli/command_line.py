@@ -119,7 +119,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
 
 
 class _WithAddresses:
-    """A text stream that prints the address of a bucket instead of the path of its local cache."""
+    """A text stream that prints bucket addresses instead of local cache paths."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -276,7 +276,7 @@ def _local(name: str, value: Any) -> Any:
 def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunConfig":
     """Returns the configuration of --config or of the run in --workdir, resolved and checked.
 
-    `bert_jax/config/overrides.py` has the forms of the values of --config.FIELD=VALUE.
+    `bert_jax/config/overrides.py` describes the values that --config.FIELD=VALUE accepts.
 
     Args:
       flags: the parsed flags, CONFIG among them.

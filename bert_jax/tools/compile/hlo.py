@@ -177,7 +177,7 @@ def _read(fusion: Computation, index: int, whole: int, computations: Computation
 
 
 def _result_bytes(instruction: Instruction) -> int:
-    """Returns the bytes of the results of a collective, without operands that it returns too."""
+    """Returns the result bytes of a collective, excluding operands that it also returns."""
     if instruction.operation not in ("all-gather-start", "collective-permute-start"):
         return instruction.bytes
     # Operands, results, scalars of the context.

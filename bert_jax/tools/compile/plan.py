@@ -116,7 +116,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
 
     Args:
       run: result of `plan`.
-      microbatch: rows of a microbatch of steps, in place of the configuration's.
+      microbatch: rows per microbatch, instead of the configuration's.
     """
     if microbatch:
         config = run.config.replace({"microbatch_size": microbatch})

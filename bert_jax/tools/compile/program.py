@@ -122,7 +122,7 @@ class Bound:
     """The shortest time that a program can take.
 
     Attributes:
-      seconds: seconds of the slowest of `parts`.
+      seconds: time of the slowest part.
       parts: seconds of "FLOPs", "memory" and "links", each at its peak rate.
       mfu: FLOPs of the model in that time, as a part of the peak: no run can have more.
     """

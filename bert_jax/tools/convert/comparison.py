@@ -1,4 +1,4 @@
-"""Differences of the outputs of two models on the same batch.
+"""Differences between the outputs of two models on one batch.
 
 A folder of Hugging Face is run by transformers on torch where both are installed, everything else
 by this package.
@@ -36,7 +36,7 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def compare(a: str, b: str) -> Iterator[str]:
-    """Yields lines with the largest differences of the outputs of two models.
+    """Yields lines with the largest differences between the outputs of two models.
 
     Args:
       a, b: workdirs, or folders of other programs.

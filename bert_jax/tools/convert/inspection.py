@@ -1,4 +1,4 @@
-"""Names, shapes and dtypes of the tensors of a checkpoint of any format."""
+"""Tensor names, shapes and dtypes in a checkpoint of any format."""
 
 import contextlib
 import math

@@ -110,7 +110,7 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 
 
 def _outputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Returns the outputs of a model of transformers by our names."""
+    """Returns the outputs of a transformers model under our names."""
     import torch
 
     encoded = getattr(model, model.base_model_prefix, model)(**inputs, output_hidden_states=True)

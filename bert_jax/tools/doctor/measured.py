@@ -71,7 +71,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """What the compiler says of the evaluations of a phase.
+    """The compiler's figures for a phase's evaluations.
 
     Attributes:
       peak: bytes of each device at their peak, besides the parameters.
@@ -180,7 +180,7 @@ class Workbench:
 
 
 def compile_evaluation(run: Run, phase: Phase) -> Evaluated:
-    """Compiles the evaluation of a batch of each length of the held-out rows of a phase."""
+    """Compiles the evaluation for each batch length of a phase."""
     task, size = run.task_at(phase, evaluate=True), evaluation_batch_size(run.config, phase)
     step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
     params = abstract_params(run.task_at(phase), run.mesh)

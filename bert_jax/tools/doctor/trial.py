@@ -188,7 +188,7 @@ def take_sample(config: DataConfig) -> tuple[tuple[Document, ...], float, float]
 
 
 def _weight(chunk: Any) -> float:
-    """Returns the bytes of a chunk of files; 1 for chunks of other sources, which are alike."""
+    """Returns the size of a chunk in bytes; 1 if it is not a file, since such chunks are alike."""
     if not (isinstance(chunk, Iterable) and all(hasattr(part, "path") for part in chunk)):
         return 1.0
     return sum(
@@ -202,7 +202,7 @@ def _num_rows(manifest: Manifest, split: str, length: int) -> int:
 
 
 def _row_bytes(manifest: Manifest, split: str) -> int:
-    """Returns the bytes of the rows of a split, of all lengths, without the padding of files."""
+    """Returns the bytes of all rows in a split, without file padding."""
     if split not in manifest.splits:
         return 0
     parts = manifest.content["splits"][split]["sequence_lengths"].values()

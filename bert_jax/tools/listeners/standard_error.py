@@ -20,7 +20,7 @@ def set_up() -> None:
 
 
 class _Formatter(logging.Formatter):
-    """Shows the address of a bucket instead of the path of its local cache."""
+    """Shows bucket addresses instead of local cache paths."""
 
     def format(self, record: logging.LogRecord) -> str:
         return buckets.shown(super().format(record))

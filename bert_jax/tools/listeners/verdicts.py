@@ -209,7 +209,7 @@ def corpus_verdict(
 
     Args:
       values: metrics of the held-out split, of a model that predicts masked or next tokens.
-      train, held_out: statistics of the rows of both splits (statistics.RowCounts.describe).
+      train, held_out: row statistics of both splits (`RowCounts.describe`).
 
     Returns:
       A line for each comparison, then the verdict, with advice where it is bad.

@@ -140,7 +140,7 @@ def read_word(word: str) -> str:
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory:
-    """The folder of the copy of standard input, which goes when the process ends."""
+    """Temporary folder for a copy of standard input."""
     return tempfile.TemporaryDirectory(prefix="bert_jax_")
 
 

@@ -79,7 +79,7 @@ def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
 
 
 def _found(prediction: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Returns the new columns of the rows of a prediction; empty ones if nothing was found."""
+    """Returns the columns that a prediction adds to its rows; empty cells if nothing was found."""
     if "tags" not in prediction:
         return [_columns(prediction)]
     if "entities" in prediction:

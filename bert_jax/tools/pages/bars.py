@@ -16,7 +16,7 @@ _NAME = 44  # characters of a name that fit into a picture
 
 @dataclass(frozen=True)
 class Dots:
-    """The values of a row of `dot_plot`.
+    """The values in one row of `dot_plot`.
 
     Attributes:
       name: name of the row.

@@ -17,8 +17,8 @@ COLORS = 8  # of plot.css
 _WIDTH, _HEIGHT = 400, 236
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 390, 14, 190
 _EDGE = 16  # between the ends of the axis and the first and the last of a few values
-_POINTS_IN_ALL = 600  # of the lines of a plot, so that a page stays small
-_NAME = 46  # characters of the name of an axis that fit below it
+_POINTS_IN_ALL = 600  # per plot, to keep pages small
+_NAME = 46  # characters that fit below an axis
 
 
 @dataclass(frozen=True)

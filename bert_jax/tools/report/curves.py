@@ -38,7 +38,7 @@ def is_share(metric: str) -> bool:
 
 
 def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
-    """Returns the choice of the horizontal axis of all plots of a page; None if there is one."""
+    """Returns the control that selects the axis of all plots; None if there is no choice."""
     axes = _axes(runs)
     if len(axes) == 1:
         return None

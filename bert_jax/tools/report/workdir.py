@@ -17,7 +17,7 @@ from bert_jax.files.atomic import read_json, read_json_lines
 from bert_jax.files.checksums import file_sha256
 
 TRAINING, HELD_OUT = "train", "validation"
-# The fields of a line of metrics.jsonl that are not metrics.
+# Fields of metrics.jsonl that are not metrics.
 _NO_METRICS = {"step", "split", "speed"}
 
 
@@ -88,7 +88,7 @@ class Workdir:
         }
 
     def statistics(self, split: str) -> dict[str, Any]:
-        """Returns the statistics of the rows of a split at the last phase; {} without them."""
+        """Returns the row statistics of a split in the last phase; {} without them."""
         if not self.manifest:
             return {}
         parts = self.manifest["splits"].get(split, {}).get("sequence_lengths", {})

@@ -176,7 +176,7 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
     return [
         Endpoint(
             "similarity",
-            "The cosine of the vectors of each pair of texts.",
+            "Cosine similarity of each pair of texts.",
             forms.text_form(forms.SIMILARITY),
             computation,
             similarities,

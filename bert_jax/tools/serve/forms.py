@@ -79,7 +79,7 @@ CONTINUATION = View(
 )
 SIMILARITY = View(
     "Similarity",
-    "The cosine of the vectors of texts, which are means of hidden states.",
+    "Cosine similarity of texts, whose vectors are means of hidden states.",
     (Field("text_a", "Texts", "two or more, one a line", rows=4, is_list=True),),
     ({"text_a": list(SENTENCES)},),
 )

@@ -10,7 +10,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.serve import endpoints
 from bert_jax.tools.serve.endpoints import Endpoint
 
-# Positions of a batch of requests, padding included.
+# Positions per request batch, padding included.
 _BATCH_TOKENS = 1024
 # No page of attention has a longer text, and requests of others are limited by their model.
 _MAX_LENGTH = 8192

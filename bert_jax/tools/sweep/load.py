@@ -56,7 +56,7 @@ def _parsed(words: Iterable[str]) -> dict[str, str]:
 
 
 def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) -> Any:
-    """Returns the value of a setting, of the type of its default."""
+    """Returns the value of a setting, converted to its default's type."""
     if name not in parameters:
         close = difflib.get_close_matches(name, parameters, 1)
         hint = f" Did you mean {close[0]}?" if close else ""

@@ -18,7 +18,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 class _Outputs(torch.nn.Module):
-    """The tensor that is compared, of a network of transformers."""
+    """Wraps a transformers network to return the compared tensor only."""
 
     def __init__(self, network: torch.nn.Module, name: str):
         super().__init__()

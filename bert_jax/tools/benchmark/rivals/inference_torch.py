@@ -70,7 +70,7 @@ def batches(
 
 
 def by_length(lengths: Sequence[int], batch_tokens: int = _BATCH_TOKENS) -> list[list[int]]:
-    """Returns the numbers of the texts of each batch, the longest texts first.
+    """Returns the text indices of each batch, longest texts first.
 
     A batch has as many texts as fit into `batch_tokens` when all are padded to its longest; a
     longer text is a batch of its own.
