@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 Answers = Mapping[str, np.ndarray]
+# Several masks in a row, such as [MASK:5].
+_SPAN = re.compile(r"\[MASK:([1-9]\d{0,2})\]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,6 +92,11 @@ class TextRow:
         return self.text.text_b is not None
 
 
+def spell_masks(text: str) -> str:
+    """Returns a text with [MASK:3] written as [MASK] [MASK] [MASK]; up to 999 are allowed."""
+    return _SPAN.sub(lambda match: " ".join(["[MASK]"] * int(match[1])), text)
+
+
 def encode_text(
     text: Text,
     tokenizer: Tokenizer,
@@ -103,16 +111,18 @@ def encode_text(
       text: the text.
       tokenizer: the model's; its special tokens with id -1 are left out.
       max_length: maximum number of tokens; None: not checked.
-      masks: whether "[MASK]" and other special tokens are encoded as such; `masked` has the masks.
+      masks: whether "[MASK]", "[MASK:3]" (see `spell_masks`) and other special tokens are encoded
+        as such; `masked` has the masks.
       advice: what to do with a text that is too long, for the message.
 
     Raises:
       UserError: it has more tokens than `max_length`, or none at all.
     """
-    parts = [([tokenizer.cls_id], False), (tokenizer.encode(text.text_a, masks), True)]
+    spell = spell_masks if masks else str
+    parts = [([tokenizer.cls_id], False), (tokenizer.encode(spell(text.text_a), masks), True)]
     if text.text_b is not None:
         parts.append(([tokenizer.sep_id], False))
-        parts.append((tokenizer.encode(text.text_b, masks), True))
+        parts.append((tokenizer.encode(spell(text.text_b), masks), True))
     parts.append(([tokenizer.end_id], False))
     parts = [(ids if is_text else [i for i in ids if i >= 0], is_text) for ids, is_text in parts]
     ids = np.array([i for part, _ in parts for i in part], np.int32)

@@ -13,7 +13,7 @@ from typing import Any
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.conll import split_words
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
-from bert_jax.data.labelled.texts import Text
+from bert_jax.data.labelled.texts import Text, spell_masks
 from bert_jax.files.errors import UserError
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import TaskData
@@ -163,7 +163,7 @@ def _masks(data: Any) -> Form:
 
     def make(values: Values, where: str) -> Text:
         text = _make_text(values, where)
-        found = text.text_a.count("[MASK]") + (text.text_b or "").count("[MASK]")
+        found = spell_masks(f"{text.text_a} {text.text_b or ''}").count("[MASK]")
         if found > MAX_MASKS:
             raise UserError(f"{where} has {found} [MASK]; at most {MAX_MASKS} are allowed.")
         if not found and not judges_pairs:
