@@ -33,7 +33,7 @@ PAGES = {
     path.relative_to(REPOSITORY).as_posix(): path
     for path in (
         REPOSITORY / "README.md",
-        *sorted((REPOSITORY / "docs").glob("*.md")),
+        *sorted((REPOSITORY / "docs").rglob("*.md")),
         REPOSITORY / "launch" / "README.md",
     )
 }
