@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from bert_jax.config import defaults, store
-from bert_jax.config.continuing import Trained, continuing_recipe
+from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
 from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import MIN_LENGTH
 from bert_jax.config.recipe import Recipe, describe
@@ -30,7 +30,12 @@ _DURATIONS = {"log.every": "5%", "eval.every": "20%", "checkpoint.every": "20%"}
 
 
 def plan_adaptation(
-    model: str, text: str, evaluate: str, workdir: str, given: Mapping[str, Any]
+    model: str,
+    text: str,
+    evaluate: str,
+    workdir: str,
+    given: Mapping[str, Any],
+    general: str = "",
 ) -> Plan:
     """Plans to continue the pre-training of a model on a text.
 
@@ -43,19 +48,21 @@ def plan_adaptation(
       evaluate: files to evaluate on; "": a part of `text` is held out.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.
+      general: files of general text, in the form of `text`, which is evaluated too; "": none.
 
     Raises:
       UserError: the text, the model or a field cannot be used.
     """
     if store.has_begun(model, workdir):
-        return _begun(text, evaluate, workdir, given)
+        return _begun({"source": text, "held_out": evaluate, "general": general}, workdir, given)
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
     config = _base(source).to_config_dict()
     config.init_from = model
     config.eval.at_start = True
-    if vocabulary := own_vocabulary(model, workdir):
+    # The run's own vocab.txt has the new words, too.
+    if vocabulary := own_vocabulary(model, workdir, "source-" * ("data.extra_tokens" in given)):
         config.data.vocab = vocabulary
     config.update_from_flattened_dict(_DURATIONS)
     set_fields(config, given)
@@ -67,6 +74,8 @@ def plan_adaptation(
         kind = form.fields["source"][0].partition(":")[0]
         recipe["data.held_out"] = (f"{kind}:{evaluate}", "the text to evaluate on")
         recipe["data.validation_share"] = (0.0, "all of the text is trained on")
+    if general:
+        recipe |= _general_recipe(general, form, source)
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
     kept = {"epochs", *given} if _LENGTHS & set(given) else set(given)
     recipe = {name: recipe[name] for name in recipe if name not in kept}
@@ -76,15 +85,36 @@ def plan_adaptation(
     return Plan(resolved, (*describe(recipe), *_notes(trained)))
 
 
-def _begun(text: str, evaluate: str, workdir: str, given: Mapping[str, Any]) -> Plan:
-    """Returns the run that has begun in `workdir`, for the text of this call."""
+def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> Plan:
+    """Returns the run that has begun in `workdir`, for the texts of this call."""
     config = store.load(workdir).to_config_dict()
-    for name, files in (("source", text), ("held_out", evaluate)):
+    for name, files in texts.items():
         if files:
             kind = config.data[name].partition(":")[0] or "text"
             config.data[name] = f"{kind}:{files}"
     set_fields(config, given)
     return Plan(store.parse(config.to_dict()), (f"continues  the run in {workdir}",))
+
+
+def _general_recipe(general: str, form: TextForm, source: LoadedModel) -> Recipe:
+    """Returns the settings for general text.
+
+    Raises:
+      UserError: its form is not that of the text.
+    """
+    other = find_form(general)
+    kind, other_kind = (f.fields["source"][0].partition(":")[0] for f in (form, other))
+    for name in ("line_format", "field"):
+        ours, theirs = (f.fields.get(name, ("",))[0] for f in (form, other))
+        if kind != other_kind or ours != theirs:
+            raise UserError(
+                f"{general} is general text of the form {other_kind}, {name}={theirs!r}, but the"
+                f" text is {kind}, {name}={ours!r}: write both in the same form."
+            )
+    return {
+        "data.general": (f"{kind}:{general}", "general text to evaluate on"),
+        "data.general_share": held_out_share(_count_tokens(other, source)),
+    }
 
 
 def _trained(source: LoadedModel) -> Trained:

@@ -196,6 +196,7 @@ def adapt(
     text: str | os.PathLike,
     workdir: str | os.PathLike = "",
     evaluate: str | os.PathLike | None = None,
+    general: str | os.PathLike | None = None,
     listener: Listener | None = None,
     **values: Any,
 ) -> Model:
@@ -210,6 +211,7 @@ def adapt(
       text: files of text, a glob, or JSON lines.
       workdir: folder of the new run; "": runs/NAME-adapted, with the name of the text.
       evaluate: text to evaluate on; None: a part of `text` is held out.
+      general: general text, which is evaluated too; `data__replay=0.2` also trains on it.
       listener: see `train`.
       values: fields of the configuration, with "__" in place of dots: `epochs=3.0`.
 
@@ -222,7 +224,8 @@ def adapt(
     text, evaluate = os.fspath(text), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
     given = _dotted(values)
-    plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given)
+    general = os.fspath(general or "")
+    plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given, general)
     return _carry_out(plan, workdir, listener)
 
 

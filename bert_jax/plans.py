@@ -162,10 +162,11 @@ def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int)
     return sum(min(n, data.windows_per_epoch or n) for n in counts) / max(1, len(counts))
 
 
-def own_vocabulary(model: str, workdir: str) -> str:
+def own_vocabulary(model: str, workdir: str, prefix: str = "") -> str:
     """Writes the vocabulary of a model that has it in tokenizer.json only, and returns its path.
 
-    "" if the model has a file of its own, which the run copies to the workdir.
+    "" if the model has a file of its own, which the run copies to the workdir. The name of the file
+    begins with `prefix`.
     """
     path = local(model)
     if format_of(path) == "workdir":
@@ -174,7 +175,7 @@ def own_vocabulary(model: str, workdir: str) -> str:
     if vocabulary.path:
         return ""
     os.makedirs(workdir, exist_ok=True)
-    path = os.path.join(workdir, vocabulary.copy_name)
+    path = os.path.join(workdir, prefix + vocabulary.copy_name)
     write_bytes(path, vocabulary.content)
     return path
 

@@ -90,8 +90,7 @@ def continuing_recipe(
         repeats = min(_MAX_REPEATS, passes)
         recipe["data.dupe_factor"] = (repeats, "other pairs in each pass over the text")
     if not has_held_out:
-        share = float(f"{min(_HELD_OUT, _HELD_OUT_TOKENS / tokens):.2g}")
-        recipe["data.validation_share"] = (share, f"about {share * tokens:,.0f} tokens held out")
+        recipe["data.validation_share"] = held_out_share(tokens)
     return recipe | {
         "phases": (((length, 1.0),), why_length),
         "global_batch_size": (
@@ -105,6 +104,12 @@ def continuing_recipe(
         "optimizer.warmup": ("6%", "Gururangan et al. 2020"),
         "checkpoint.use": ("best", "the checkpoint with the lowest held-out loss"),
     }
+
+
+def held_out_share(tokens: int) -> tuple[float, str]:
+    """Returns the share of a text of about so many tokens that is held out, and why."""
+    share = float(f"{min(_HELD_OUT, _HELD_OUT_TOKENS / tokens):.2g}")
+    return share, f"about {share * tokens:,.0f} tokens held out"
 
 
 def rows_recipe(trained: Trained, sentences_per_document: float) -> Recipe:

@@ -35,6 +35,10 @@ class DataConfig(Group):
     on_bad_text: str = setting("replace", choices=("replace", "skip", "error"))
     # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe, train:words.
     vocab: str = setting("train:wordpiece")
+    # Words that are added to a given WordPiece vocabulary: a file with a word a line, or frequent:N
+    # for the N most frequent words of the text that it splits into many pieces. With `init_from`,
+    # the embedding of each begins as the mean of those of its old pieces.
+    extra_tokens: str = setting("")
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
     # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
@@ -92,6 +96,14 @@ class DataConfig(Group):
     validation_share: float = setting(0.01, minimum=0, below=1)
     # Text to evaluate on, written like `source`, instead of a held-out part of `source`.
     held_out: str = setting("", in_shards=False)
+    # Source of general text, in the form of `source`, such as what `init_from` was trained on.
+    # Some of it is evaluated beside the held-out text; its metrics are called general_NAME.
+    general: str = setting("", in_shards=False)
+    # Fraction of the documents of `general` that is evaluated, and never replayed.
+    general_share: float = setting(0.1, below=1, in_shards=False)
+    # Fraction of the rows of each batch that are from the other documents of `general`, rounded to
+    # whole rows. Epochs count passes over `source`.
+    replay: float = setting(0.0, minimum=0, below=1, in_shards=False)
     # Folder of vocabulary and shards; empty: `data` in the workdir.
     dir: str = setting("", in_shards=False, free=True)
     # Processes that prepare the data; 0: one for each core.
@@ -118,6 +130,8 @@ class DataConfig(Group):
                 f"{self.validation_share} both give the text to evaluate on: set"
                 " config.data.validation_share=0."
             )
+        self._check_general()
+        self._check_extra_tokens()
         self._check_lexicon()
         self._check_rate()
         self._check_static()
@@ -132,6 +146,26 @@ class DataConfig(Group):
                 f" {self.masking!r}: it chooses single tokens."
             )
         self._check_exact()
+
+    def _check_general(self) -> None:
+        """Refuses a replay of no text, and general text as the only one to evaluate on."""
+        if self.replay and not self.general:
+            raise UserError(f"replay={self.replay} needs config.data.general: the text to replay.")
+        if self.general and not (self.held_out or self.validation_share):
+            raise UserError(
+                f"general={self.general!r} is evaluated beside held-out text, and there is none:"
+                " set config.data.validation_share or config.data.held_out."
+            )
+
+    def _check_extra_tokens(self) -> None:
+        """Refuses words for a vocabulary that is trained on the text, which has them already."""
+        num_frequent(self.extra_tokens)
+        if self.extra_tokens and self.vocab.startswith("train:"):
+            raise UserError(
+                f"extra_tokens={self.extra_tokens!r} is for a given vocabulary, and"
+                f" config.data.vocab={self.vocab!r} is trained on the text: set config.init_from or"
+                " config.data.vocab."
+            )
 
     def _check_lexicon(self) -> None:
         """Refuses malformed weights, and a lexicon without its masking or the reverse."""
@@ -217,6 +251,8 @@ class DataConfig(Group):
                 without_effect.remove("masking")
         if self.segments != "pairs":
             without_effect |= {"dupe_factor", "short_seq_prob"}
+        if not self.extra_tokens:
+            without_effect.add("extra_tokens")
         return {
             name: getattr(self, name)
             for name, rule in rules(type(self)).items()
@@ -289,6 +325,23 @@ class LabelledConfig(Group):
                 f"windows_per_epoch={self.windows_per_epoch} has no effect with"
                 f" config.data.long_texts={self.long_texts!r}: set config.data.long_texts=windows."
             )
+
+
+def num_frequent(extra_tokens: str) -> int:
+    """Returns N of `frequent:N` in `data.extra_tokens`; 0 for a file, and for none.
+
+    Raises:
+      UserError: N is not a number above 0.
+    """
+    kind, colon, number = extra_tokens.partition(":")
+    if (kind, colon) != ("frequent", ":"):
+        return 0
+    if not number.isdecimal() or not int(number):
+        raise UserError(
+            f"extra_tokens={extra_tokens!r} is not frequent:N with a number N above 0, such as"
+            " frequent:500."
+        )
+    return int(number)
 
 
 def parse_weights(entries: Sequence[str]) -> dict[str, float]:

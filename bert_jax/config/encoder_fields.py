@@ -149,6 +149,9 @@ class TransformerConfig(EncoderConfig):
     # without it: faster to compile. Dropout draws other bits, and in bfloat16 embeddings without a
     # norm are rounded.
     scan_layers: bool = setting(False)
+    # Whether the encoder is trained on next tokens in a phase of a run: attention is causal, and
+    # convolutions leave out later positions.
+    reads_forward: bool = setting(False, of_run=True)
 
     @property
     def has_copy_head(self) -> bool:
@@ -158,7 +161,7 @@ class TransformerConfig(EncoderConfig):
     @property
     def is_causal(self) -> bool:
         """Whether no position attends to a later one."""
-        return self.attention_pattern == "causal"
+        return self.attention_pattern == "causal" or self.reads_forward
 
     @property
     def head_dim(self) -> int:
@@ -233,7 +236,7 @@ class TransformerConfig(EncoderConfig):
     def _check_convolution(self) -> None:
         if self.convolution and self.convolution % 2 == 0:
             raise UserError(f"convolution={self.convolution} must be odd, such as 3, or 0: none.")
-        if self.convolution and self.is_causal:
+        if self.convolution and self.attention_pattern == "causal":
             raise UserError(
                 f"convolution={self.convolution} reads later positions, which"
                 " attention_pattern='causal' does not permit: set convolution=0."

@@ -28,6 +28,7 @@ class Phase:
       share: fraction of all steps.
       data_step: step that trains on the first batch of the rows; it precedes first_step in all but
         the first of several stages of masks.
+      task: name of the task that is trained; "": that of the run, which is always evaluated.
     """
 
     sequence_length: int
@@ -37,6 +38,7 @@ class Phase:
     first_step: int
     last_step: int
     data_step: int = 0
+    task: str = ""
 
 
 def check_phases(name: str, entries: tuple[Any, ...]) -> None:
@@ -44,7 +46,7 @@ def check_phases(name: str, entries: tuple[Any, ...]) -> None:
     if not entries or not all(map(_is_phase, entries)):
         raise UserError(
             f"{name}={entries!r} is not a tuple of (sequence length, fraction of the steps[, batch"
-            " size[, predictions]]), for example ((128, 0.9), (512, 0.1))."
+            " size[, predictions]][, task]), for example ((128, 0.9), (512, 0.1))."
         )
     if min(entry[0] for entry in entries) < MIN_LENGTH:
         raise UserError(
@@ -57,6 +59,12 @@ def check_phases(name: str, entries: tuple[Any, ...]) -> None:
             f"{name}={entries!r} has fractions of the steps that add up to {total}, or one is"
             " negative: they must be at least 0 and add up to 1."
         )
+
+
+def split_entry(entry: Sequence[Any]) -> tuple[tuple[Any, ...], str]:
+    """Returns the numbers of a phase and the name of its task, which comes last; "": none."""
+    *numbers, last = entry
+    return (tuple(numbers), last) if isinstance(last, str) else (tuple(entry), "")
 
 
 def phase_bounds(shares: Iterable[float], steps: int) -> list[tuple[int, int]]:
@@ -122,9 +130,12 @@ def max_masks(length: int, prob: float, rounding: str, examples: int = 1) -> int
 
 
 def _is_phase(entry: Any) -> bool:
-    if not (isinstance(entry, tuple | list) and 2 <= len(entry) <= 4):
+    if not (isinstance(entry, tuple | list) and entry):
         return False
-    length, share, *rest = entry
+    numbers, _ = split_entry(entry)
+    if not 2 <= len(numbers) <= 4:
+        return False
+    length, share, *rest = numbers
     counts = all(type(number) is int and number >= 0 for number in (length, *rest))
     return counts and isinstance(share, int | float)
 

@@ -31,6 +31,7 @@ from bert_jax.config.phases import (
     max_masks,
     phase_bounds,
     round_up,
+    split_entry,
     split_into_stages,
 )
 from bert_jax.files.buckets import local
@@ -121,7 +122,8 @@ class RunConfig(Group):
 
     @property
     def phase_entries(self) -> tuple[tuple[Any, ...], ...]:
-        """(sequence length, fraction of the steps[, batch size[, predictions]]) of each phase."""
+        """(sequence length, fraction of the steps[, batch size[, predictions]][, task]) of each
+        phase."""
         raise NotImplementedError
 
     @property
@@ -142,7 +144,8 @@ class RunConfig(Group):
         """Returns the phases of a run with `steps` steps, in order and without gaps."""
         bounds = phase_bounds([entry[1] for entry in self.phase_entries], steps)
         phases = []
-        for (length, share, *rest), (first, last) in zip(self.phase_entries, bounds, strict=True):
+        for entry, (first, last) in zip(self.phase_entries, bounds, strict=True):
+            (length, share, *rest), task = split_entry(entry)
             batch_size, predictions = (*rest, *(0, 0)[len(rest) :])
             phases.append(
                 Phase(
@@ -153,6 +156,7 @@ class RunConfig(Group):
                     first_step=first,
                     last_step=last,
                     data_step=first,
+                    task=task,
                 )
             )
         return tuple(phases)
@@ -288,9 +292,12 @@ class PretrainingConfig(RunConfig):
     """Training on a corpus of text."""
 
     # In order: (sequence length, fraction of the steps[, global batch size[, predictions per
-    # sequence]]); without the third and fourth, global_batch_size and data.max_predictions_per_seq
-    # apply (paper, appendix A.2).
-    phases: tuple[tuple[float, ...], ...] = setting(((128, 0.9), (512, 0.1)), check=check_phases)
+    # sequence]][, task]); without the third and fourth, global_batch_size and
+    # data.max_predictions_per_seq apply (paper, appendix A.2). A phase of 'causal_lm' trains a
+    # masked language model on next tokens; evaluations are those of the run's task.
+    phases: tuple[tuple[float | str, ...], ...] = setting(
+        ((128, 0.9), (512, 0.1)), check=check_phases
+    )
     data: DataConfig = DataConfig()
 
     def __post_init__(self):
@@ -333,7 +340,9 @@ class PretrainingConfig(RunConfig):
                 f"checkpoint.best_metric={best!r} is not measured with"
                 " config.model.next_sentence=False."
             )
-        if self.data.mask_rounding == "row" and any(entry[3:] for entry in self.phases):
+        if self.data.mask_rounding == "row" and any(
+            split_entry(entry)[0][3:] for entry in self.phases
+        ):
             raise UserError(
                 f"phases={self.phases!r} has numbers of predictions, which"
                 " config.data.mask_rounding='row' takes from config.data.masked_lm_prob: leave"
@@ -364,7 +373,7 @@ class BidirectionalLMConfig(PretrainingConfig):
     epochs: float = 10.0
     # In order: (length of a row, fraction of the steps[, global batch size]). A row's length is the
     # number of time steps over which the gradient is computed; states are carried from row to row.
-    phases: tuple[tuple[float, ...], ...] = ((20, 1.0),)
+    phases: tuple[tuple[float | str, ...], ...] = ((20, 1.0),)
     global_batch_size: int = 3 * 128
     model: EncoderConfig = ElmoConfig()
     data: DataConfig = DataConfig(

@@ -17,6 +17,7 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.text.extra_tokens import count_extra_tokens
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
@@ -93,7 +94,10 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
     }
     if _lacks_special_tokens_only(model["vocab_size"], tokenizer):
         found["model.vocab_size"] = len(tokenizer.pieces)
-    if _fingerprint_of(data_dir) == tokenizer.fingerprint:
+    if extra := fields.get("data.extra_tokens"):
+        size = len(tokenizer.pieces) + count_extra_tokens(extra, tokenizer)
+        found["model.vocab_size"] = max(model["vocab_size"], size)
+    elif _fingerprint_of(data_dir) == tokenizer.fingerprint:
         del found["data.vocab"]
     return _changed(with_model(fields, model, explicit), found, explicit)
 

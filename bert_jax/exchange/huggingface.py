@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.exchange.loaded import LoadedModel, check_heads, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
@@ -45,10 +46,8 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     Raises:
       UserError: transformers has no class for the task, or not for a model with these settings.
     """
-    # An encoder that transformers lacks is refused as a BERT.
     check_heads(model)
-    family = FAMILIES.get(model.config.model.name, FAMILIES["bert"])
-    family.config.check(model.config.model.to_dict())
+    family = check_encoder(model.config.model)
     name = family.find_class(model)
     params, left_out = _choose_params(model, name)
     table = NAMES[model.config.model.name][_FORMAT]
@@ -70,6 +69,17 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
         "parameters": sum(tensor.size for tensor in tensors.values()),
         "weights_sha256": weights_sha256(params),
     }
+
+
+def check_encoder(model: EncoderConfig) -> "Family":
+    """Returns the models of transformers with this encoder.
+
+    Raises:
+      UserError: there are none. An encoder that transformers lacks is refused as a BERT.
+    """
+    family = FAMILIES.get(model.name, FAMILIES["bert"])
+    family.config.check(model.to_dict())
+    return family
 
 
 def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str]]:

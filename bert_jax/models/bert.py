@@ -226,6 +226,8 @@ class Stack(nn.Module):
         if not is_global:
             pattern, window = config.attention_pattern, config.attention_window
             base = config.window_rotary_base or base
+        if config.reads_forward:
+            pattern = "causal"
         if cache is None:
             mask = make_mask(batch["example_ids"], positions, pattern, window, config.mask_value)
         else:

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
@@ -163,9 +164,34 @@ def _check_model(model: EncoderConfig) -> None:
         )
 
 
+def as_phase(model: EncoderConfig) -> CausalLM:
+    """Returns the task of a phase in which a masked language model is trained on next tokens.
+
+    All its parameters are those of the model, in the same places: the encoder, whose attention is
+    causal in this phase, and the head (arXiv 2507.00994 trains encoders so, first on next tokens).
+
+    Raises:
+      UserError: the model has other heads or another attention pattern.
+    """
+    is_bidirectional = getattr(model, "attention_pattern", "") == "bidirectional"
+    fields = ("next_sentence", "copy_head")
+    if wrong := [name for name in fields if getattr(model, name, False)]:
+        raise UserError(
+            f"config.phases: a phase of 'causal_lm' trains the head for tokens only; set"
+            f" config.model.{wrong[0]}=False."
+        )
+    if not isinstance(model, TransformerConfig) or not is_bidirectional:
+        raise UserError(
+            "config.phases: a phase of 'causal_lm' needs an encoder with"
+            " config.model.attention_pattern='bidirectional': leave the task out."
+        )
+    return CausalLM(dataclasses.replace(model, reads_forward=True))
+
+
 CAUSAL_LM = TaskRow(
     make=CausalLMData.make,
     default_config=defaults.causal_lm,
     reads_forward=True,
     example=Text,
+    as_phase=as_phase,
 )

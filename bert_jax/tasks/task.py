@@ -230,6 +230,8 @@ class TaskRow:
       reads_forward: whether the model predicts each token from those before it.
       reads_streams: whether the rows are those of streams, and states are carried between batches.
       example: the class of the examples that are predicted; None: requests cannot ask for them.
+      as_phase: encoder of a masked language model -> the task that trains its parameters in a phase
+        of its run; raises UserError for an encoder that cannot have it. None: phases cannot.
     """
 
     make: Callable[[Any], TaskData]
@@ -240,6 +242,7 @@ class TaskRow:
     reads_forward: bool = False
     reads_streams: bool = False
     example: type | None = None
+    as_phase: Callable[[EncoderConfig], Task] | None = None
 
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:

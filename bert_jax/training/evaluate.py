@@ -73,7 +73,8 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     """Returns an evaluator of the held-out rows of a phase; None if there are none.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
-    each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`).
+    each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`). Metrics of
+    `data.general` have the prefix `metrics.GENERAL`.
     """
     splits = run.evaluation_rows(phase)
     if not splits:
@@ -97,7 +98,8 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
                     add_answers(answers, batch.row_numbers, outputs)
             means = metrics.with_loss(totals.means(), loss_names(sums))
             found, predictions = run.data.evaluate(rows, in_order(answers), means)
-            values |= found
+            is_general = config.has_corpus and rows is not splits[0]
+            values |= {metrics.GENERAL * is_general + name: found[name] for name in found}
             if rows is splits[0]:
                 kept = predictions
         return Evaluation(values, kept, _layer_weights(params))
@@ -171,7 +173,7 @@ def write_results(run: Run, step: int, values: dict[str, float]) -> None:
     evaluation: Any = run.evaluation_rows(phase)
     host: Any = run.data
     if run.config.has_corpus:
-        (rows,) = evaluation
+        rows = evaluation[0]
         data = {
             "examples": rows.rows_per_epoch,
             "sequence_length": rows.sequence_length,

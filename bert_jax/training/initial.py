@@ -38,6 +38,7 @@ def initial_params(
     special_tokens: Mapping[int, str] = MappingProxyType({}),
     renew_special_tokens: bool = False,
     extend_positions: str = "",
+    tokenizer: Tokenizer | None = None,
 ) -> tuple[Any, tuple[str, ...]]:
     """Returns the parameters that a new run starts from.
 
@@ -53,6 +54,9 @@ def initial_params(
       renew_special_tokens: whether their rows are random although `init_from` has them.
       extend_positions: how a table of positions gets more rows: "tile", "interpolate", or "": it
         does not.
+      tokenizer: that of the run, if it has words that `init_from` lacks (`data.extra_tokens`).
+        Their rows are the means of the rows of their pieces in `init_from`, in the embedding table
+        and in the bias of the head.
 
     Returns:
       The parameters in the shardings of `like`, and lines that describe their origin.
@@ -65,7 +69,9 @@ def initial_params(
     expected = flatten(like)
     known = 0 if renew_special_tokens else source.config.model.vocab_size
     new_words = {index: token for index, token in special_tokens.items() if index >= known}
-    _pad_vocabulary(params, expected, encoder, vocab_size, new_words)
+    extra = _old_pieces(tokenizer, source.tokenizer) if tokenizer else {}
+    _pad_vocabulary(params, expected, encoder, vocab_size, {*new_words, *extra})
+    _set_means(params, extra, encoder)
     extended = _extend_positions(params, expected, encoder, extend_positions, init_from)
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
@@ -82,6 +88,8 @@ def initial_params(
         lines.append(f"with new, random ones for {', '.join(sorted(_units(new, encoder)))}")
     if new_words:
         lines.append(f"with new, random embeddings of {', '.join(new_words.values())}")
+    if extra:
+        lines.append(f"with {len(extra):,} new tokens, each the mean of its old pieces")
     if left_out:
         lines.append(f"without {', '.join(left_out)}")
     return unflatten({path: chosen[path] for path in expected}), tuple(lines)
@@ -99,9 +107,12 @@ def check_source(config: RunConfig) -> None:
     source = open_model(config.init_from)
     expected = encoder_shapes(model)
     params = {p: x for p, x in source.params.items() if _part(p, model.name) == model.name}
-    new_words = ()
+    new_words: Collection[int] = ()
     if source.config.model.vocab_size < model.vocab_size and config.data.vocab:
-        new_words = special_tokens(load_tokenizer(config.data.vocab, config.data.lowercase))
+        tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
+        new_words = special_tokens(tokenizer)
+        if config.get("data.extra_tokens"):
+            new_words = range(len(tokenizer.pieces), model.vocab_size)
     _pad_vocabulary(params, expected, model.name, model.vocab_size, new_words)
     _extend_positions(params, expected, model.name, config.extend_positions, config.init_from)
     _new_paths(params, expected, model.name, config.init_from)
@@ -182,6 +193,21 @@ def _extend_positions(
     params[path] = extended_positions(params[path], rows, how)
     what = "repeated" if how == "tile" else "interpolated"
     return [f"with {have} positions {what} to {rows}"]
+
+
+def _old_pieces(tokenizer: Tokenizer, old: Tokenizer) -> dict[int, list[int]]:
+    """Returns id -> ids of the pieces in the vocabulary `old`, of the words that it lacks."""
+    new = range(len(old.pieces), len(tokenizer.pieces))
+    return {index: old.encode(tokenizer.pieces[index]) for index in new}
+
+
+def _set_means(params: Arrays, pieces: Mapping[int, Sequence[int]], encoder: str) -> None:
+    """Replaces rows by the means of other rows, in all parameters with a row for each word."""
+    for path in vocabulary_params(encoder):
+        if path in params and pieces:
+            means = [params[path][ids].mean(axis=0) for ids in map(list, pieces.values())]
+            params[path] = np.array(params[path])
+            params[path][list(pieces)] = means
 
 
 def _put(array: np.ndarray, like: Any) -> jax.Array:

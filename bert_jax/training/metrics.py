@@ -9,6 +9,9 @@ import numpy as np
 
 from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
 
+# Prefix of the metrics of general text (`config.data.general`).
+GENERAL = "general_"
+
 
 class Totals:
     """Sums of numerators and denominators in float64, restored exactly from a checkpoint."""

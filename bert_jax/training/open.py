@@ -13,9 +13,16 @@ from jax.sharding import Mesh
 from bert_jax.config import store
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.corpus.held_out import TRAIN, held_out_split, prepare_both
+from bert_jax.data.corpus.held_out import (
+    TRAIN,
+    VALIDATION,
+    general_text,
+    held_out_split,
+    prepare_all,
+)
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.batching import (
     GENERAL_LENGTHS,
@@ -90,35 +97,52 @@ def _open_corpus(
     folder = config.data_dir(workdir)
     if processes.is_main():
         pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
-        prepare_both(config.data, folder, log)
+        prepare_all(config.data, folder, log)
     processes.barrier("data")
     refresh(folder)  # process 0 has written it, perhaps on another machine
     manifest = Manifest.load(folder)
     tokenizer = manifest.tokenizer()
 
-    lengths = [phase.sequence_length for phase in config.make_phases(0)]
-    num_rows = tuple(manifest.num_rows(TRAIN, length) for length in lengths)
-    phases = config.make_phases(config.total_steps(num_rows))
+    general = general_text(config.data, manifest)
     training = tuple(
-        CorpusRows(manifest, TRAIN, phase.sequence_length, phase.batch_size, config.seed)
-        for phase in phases
+        _training_rows(config, manifest, general, phase) for phase in config.make_phases(0)
     )
     data.check_rows(training[0])
+    num_rows = tuple(rows.rows_per_epoch for rows in training)
     held_out = held_out_split(config.data, manifest)
+    evaluated = [held_out] if held_out else []
+    evaluated += [(general, VALIDATION)] if general else []
     return Run(
         config=config,
         workdir=workdir,
         mesh=mesh,
         tokenizer=tokenizer,
         vocabulary_path=manifest.vocabulary_path,
-        phases=phases,
+        phases=config.make_phases(config.total_steps(num_rows)),
         data=data,
         training=training,
         evaluation=tuple(
-            (CorpusRows(*held_out, length),) if held_out else () for length in lengths
+            tuple(CorpusRows(*split, rows.sequence_length) for split in evaluated)
+            for rows in training
         ),
-        fingerprint=manifest.fingerprint,
+        fingerprint=training[0].fingerprint,
     )
+
+
+def _training_rows(
+    config: PretrainingConfig, manifest: Manifest, general: Manifest | None, phase: Phase
+) -> CorpusRows:
+    """Returns the rows that a phase trains on, with `data.replay` those of general text too."""
+    length, size, replay = phase.sequence_length, phase.batch_size, None
+    if (share := config.data.replay) and general:
+        number = round(share * size)
+        if not 0 < number < size:
+            raise UserError(
+                f"config.data.replay={share} is {number} of the {size} rows of a batch: choose a"
+                f" share from {1 / size:.2g} to {1 - 1 / size:.2g}."
+            )
+        replay = CorpusRows(general, TRAIN, length, number, config.seed)
+    return CorpusRows(manifest, TRAIN, length, size, config.seed, replay)
 
 
 def _open_labelled(

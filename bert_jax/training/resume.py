@@ -57,6 +57,7 @@ def restore_or_init(
             special_tokens=special_tokens(run.tokenizer),
             renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
             extend_positions=config.extend_positions,
+            tokenizer=run.tokenizer if config.get("data.extra_tokens") else None,
         )
         listener.line(f"start      {', '.join(origin)}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}

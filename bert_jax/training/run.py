@@ -18,7 +18,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tasks import find_task
+from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.task import Task, TaskData
 from bert_jax.text.tokenization import Tokenizer
@@ -86,13 +86,18 @@ class Run:
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
     def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
-        """Returns the device side of the task in a phase, as it is trained or evaluated."""
+        """Returns the device side of the task in a phase, as it is trained or evaluated.
+
+        `losses` are added to the run's own task.
+        """
         return self._tasks(phase, evaluate)
 
     @functools.cached_property
     def _tasks(self) -> Callable[[Phase, bool], Task]:
         @functools.cache
         def make(phase: Phase, evaluate: bool) -> Task:
+            if phase.task and not evaluate:
+                return make_phase_task(self.config, phase.task)
             task = self.data.make_task(self.model, self.tokenizer, phase, evaluate)
             return add_losses(task, self.losses) if self.losses else task
 
@@ -172,7 +177,36 @@ def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData
                 f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
                 f" {segments!r}: change one of the two."
             )
+        for phase in config.make_phases(0):
+            if phase.task:
+                make_phase_task(config, phase.task)
     return row.make(config).with_untrained(untrained)
+
+
+def make_phase_task(config: RunConfig, name: str) -> Task:
+    """Returns the device side of another task than the run's, which a phase trains.
+
+    Raises:
+      UserError: no phase can have the task, or none of this run.
+    """
+    available = [name for name, row in TASKS.items() if row.as_phase]
+    row = TASKS.get(name)
+    if row is None or row.as_phase is None:
+        raise UserError(
+            f"config.phases has the task {name!r}: available are {', '.join(available)}, and no"
+            " name for the run's own."
+        )
+    if not find_task(config.task).fills_masks or config["data.mode"] != "dynamic":
+        raise UserError(
+            f"config.phases: a phase of {name!r} needs a run on masked tokens with"
+            " config.data.mode='dynamic': leave the task out."
+        )
+    if config.eval.patience:
+        raise UserError(
+            f"config.eval.patience={config.eval.patience} could end the run in its phase of"
+            f" {name!r}, where the loss of the masked tokens rises: set it to 0."
+        )
+    return row.as_phase(config.model)
 
 
 def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:

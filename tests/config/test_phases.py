@@ -85,8 +85,8 @@ def test_whole_epochs_are_whole_batches(epochs, make_config):
 
 def test_the_phases_of_the_paper(make_config):
     first, second = make_config().make_phases(1_000_000)
-    assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000, 0)
-    assert dataclasses.astuple(second) == (512, 256, 77, 0.1, *(900_000, 1_000_000, 900_000))
+    assert dataclasses.astuple(first) == (128, 256, 19, 0.9, 0, 900_000, 0, "")
+    assert dataclasses.astuple(second) == (512, 256, 77, 0.1, 900_000, 1_000_000, 900_000, "")
 
 
 def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
@@ -96,6 +96,15 @@ def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
     config = config.replace({"data.max_predictions_per_seq": 20})
     numbers = [p.max_predictions_per_seq for p in config.make_phases(10)]
     assert numbers == [20, 20, 80]
+
+
+def test_the_name_of_a_task_ends_a_phase(make_config):
+    config = make_config(phases=((128, 0.5, "causal_lm"), (256, 0.3, 64, "a"), (512, 0.2, 32, 80)))
+    found = [(p.batch_size, p.max_predictions_per_seq, p.task) for p in config.make_phases(10)]
+    assert found == [(256, 19, "causal_lm"), (64, 38, "a"), (32, 80, "")]
+    config = make_config(phases=((64, 0.5, 8, "causal_lm"), (64, 0.5)), **STAGES)
+    found = [(p.first_step, p.task) for p in config.make_phases(12)]
+    assert found == [(0, "causal_lm"), (4, "causal_lm"), (6, ""), (8, "")]
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 10, 17, 999_999])
@@ -163,6 +172,9 @@ def test_stages_take_predictions_from_the_rate(make_config):
         ((128,),),
         ((128, 1.0, 8, 8, 8),),
         ((128, "1"),),
+        ((128, "causal_lm", 1.0),),
+        ((128, 1.0, 8, 8, 8, "causal_lm"),),
+        ("causal_lm",),
         ((1.5, 1.0),),
         ((128, 1.0, -8),),
     ],
@@ -207,4 +219,4 @@ def test_of_ten_million_rows_of_coins_not_one_overflows(length):
 
 def test_labelled_examples_have_no_predictions(make_labelled):
     (phase,) = make_labelled().make_phases(10)
-    assert dataclasses.astuple(phase) == (128, 32, 0, 1.0, 0, 10, 0)
+    assert dataclasses.astuple(phase) == (128, 32, 0, 1.0, 0, 10, 0, "")

@@ -17,7 +17,8 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores
 from bert_jax.tasks import losses
-from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.tasks.causal_lm import CausalLM, as_phase
+from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.run import make_task_data
@@ -63,6 +64,28 @@ def test_what_is_predicted_is_the_next_token_of_the_same_example():
     np.testing.assert_array_equal(weights, [[1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]])
     predicted = [row[w > 0].tolist() for row, w in zip(labels, weights, strict=True)]
     assert predicted == [[5, 8, 9], [6, 7, 8, 9, 5]]
+
+
+def test_a_phase_of_a_masked_language_model_reads_forward_with_its_parameters():
+    """As a causal model; with convolutions, no position depends on later ones."""
+    sizes = {"num_layers": 2, "lm_head": "transform", "convolution": 3, "next_sentence": False}
+    model = make_model(**sizes)
+    task, batch = as_phase(model), make_batch(3)
+    params = random_params(task)
+    assert shapes_of(task) == shapes_of(Pretraining(model, next_sentence=False))
+    later = {**batch, "input_ids": batch["input_ids"].copy()}
+    later["input_ids"][:, 5:] = 7
+    params = jax.tree.map(lambda x: x + 0.1, params)  # taps of neighbours are 0 at first
+    one, other = (apply(task.make_model(), params, each).features for each in (batch, later))
+    np.testing.assert_array_equal(one[:, :5], other[:, :5])
+    assert not np.allclose(one[:, 5:], other[:, 5:])
+    causal = make_model(**sizes | {"convolution": 0, "attention_pattern": "causal"})
+    plain = as_phase(make_model(**sizes | {"convolution": 0}))
+    params = random_params(CausalLM(causal))
+    ours, theirs = (
+        apply(each.make_model(), params, batch).features for each in (plain, CausalLM(causal))
+    )
+    np.testing.assert_array_equal(ours, theirs)
 
 
 def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():

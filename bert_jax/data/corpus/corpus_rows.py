@@ -6,6 +6,7 @@ to save or to restore, and each process can read any part of any batch.
 
 import dataclasses
 import functools
+import hashlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -33,6 +34,8 @@ class CorpusRows:
       sequence_length: tokens of a row.
       batch_size: rows of the global training batch; not used by `evaluation_batches`.
       seed: determines the order of the training rows; streams keep the order of the text.
+      replay: rows of another corpus that end each training batch; `batch_size` counts them, and
+        theirs is their number. None: all rows are this corpus'.
     """
 
     manifest: Manifest
@@ -40,16 +43,26 @@ class CorpusRows:
     sequence_length: int
     batch_size: int = 1
     seed: int = 0
+    replay: "CorpusRows | None" = None
 
     @property
     def fingerprint(self) -> str:
         """The fingerprint of the whole corpus, with all splits and sequence lengths."""
-        return self.manifest.fingerprint
+        if self.replay is None:
+            return self.manifest.fingerprint
+        both = self.manifest.fingerprint + self.replay.fingerprint
+        return hashlib.sha256(both.encode()).hexdigest()
 
     @property
     def rows_per_epoch(self) -> int:
-        """All rows of the split."""
-        return self.manifest.num_rows(self.name, self.sequence_length)
+        """All rows of the split, and those that are replayed beside them."""
+        rows = self.manifest.num_rows(self.name, self.sequence_length)
+        return -(-rows * self.batch_size // self._own_size) if self.replay else rows
+
+    @property
+    def _own_size(self) -> int:
+        """Rows of a training batch that are from this corpus; they come first."""
+        return self.batch_size - (self.replay.batch_size if self.replay else 0)
 
     @property
     def statistics(self) -> dict[str, Any]:
@@ -77,7 +90,14 @@ class CorpusRows:
         """
         if not 0 <= start <= stop <= self.batch_size:
             raise UserError(f"Rows {start} to {stop} are not part of {self.batch_size} rows.")
-        return self._rows.read(self._row_numbers(number)[start:stop])
+        own = self._own_size
+        if self.replay and start >= own:
+            return self.replay.batch(number, start - own, stop - own)
+        first = self._rows.read(self._row_numbers(number)[start : min(stop, own)])
+        if not self.replay or stop <= own:
+            return first
+        last = self.replay.batch(number, 0, stop - own)
+        return {name: np.concatenate([first[name], last[name]]) for name in first}
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields all rows once, in order; padding fills up the last batch.
@@ -110,7 +130,7 @@ class CorpusRows:
     @functools.cached_property
     def _row_numbers(self) -> Callable[[int], np.ndarray]:
         """The function batch number -> int64[batch_size], the rows of the batch."""
-        num_rows, batch_size = len(self._rows), self.batch_size
+        num_rows, batch_size = len(self._rows), self._own_size
         if not self._rows.form.is_stream:
             return ShuffledOrder(num_rows, batch_size, self.seed).row_numbers
         if batch_size > num_rows:

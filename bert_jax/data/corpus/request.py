@@ -14,7 +14,7 @@ import socket
 from collections.abc import Iterator
 from typing import Any
 
-from bert_jax.config.data import DataConfig, parse_weights
+from bert_jax.config.data import DataConfig, num_frequent, parse_weights
 from bert_jax.data.corpus.manifest import NAME, Manifest
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.buckets import UNFINISHED, claim, local
@@ -22,8 +22,10 @@ from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log
+from bert_jax.text.extra_tokens import count_extra_tokens
 from bert_jax.text.lexicon import check_classes, read_lexicon
 from bert_jax.text.sources import Source, make_source
+from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from bert_jax.text.vocabulary import FILE_NAMES, check_vocabulary
 
@@ -51,11 +53,23 @@ def check_files(config: DataConfig) -> str:
     else:
         tokenizer = load_tokenizer(config.vocab, config.lowercase)
         check_vocabulary(tokenizer, config.vocab_size, config.vocab)
+        if config.extra_tokens:
+            _check_extra_tokens(config, tokenizer)
         name = read_vocabulary(config.vocab).copy_name
     if config.lexicon:
         entries = read_lexicon(config.lexicon)
         check_classes(parse_weights(config.lexicon_weights), entries, config.lexicon)
     return name
+
+
+def _check_extra_tokens(config: DataConfig, tokenizer: Tokenizer) -> None:
+    number = count_extra_tokens(config.extra_tokens, tokenizer)
+    if (size := len(tokenizer.pieces) + number) > config.vocab_size:
+        raise UserError(
+            f"data.extra_tokens={config.extra_tokens} adds {number} words to the"
+            f" {len(tokenizer.pieces)} entries of {config.vocab}, more than model.vocab_size="
+            f"{config.vocab_size}: set model.vocab_size={size}."
+        )
 
 
 def make_request(config: DataConfig, source: Source) -> dict[str, Any]:
@@ -72,6 +86,10 @@ def _settings(config: DataConfig) -> dict[str, Any]:
     if config.lexicon:
         name = os.path.basename(config.lexicon)
         settings["lexicon"] = f"{name} (SHA-256 {file_sha256(local(config.lexicon))})"
+    if config.extra_tokens and not num_frequent(config.extra_tokens):
+        name = os.path.basename(config.extra_tokens)
+        sha256 = file_sha256(local(config.extra_tokens))
+        settings["extra_tokens"] = f"{name} (SHA-256 {sha256})"
     if not config.vocab.startswith(TRAIN):
         given = read_vocabulary(config.vocab)
         settings["vocab"] = f"{given.name} (SHA-256 {hashlib.sha256(given.content).hexdigest()})"

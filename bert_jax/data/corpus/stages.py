@@ -10,9 +10,10 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_jax.config.data import num_frequent
 from bert_jax.data.corpus.documents import SPLITS, Split, join_chunks, split_documents, text_counts
 from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.manifest import NAME
@@ -25,6 +26,7 @@ from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log, Workers
+from bert_jax.text.extra_tokens import extend, frequent_words, read_words
 from bert_jax.text.tokenizers import read_vocabulary
 from bert_jax.text.vocabulary import WordCounts, merge_counts, train_vocabulary
 
@@ -90,8 +92,11 @@ class Work:
 
 
 def make_vocabulary(work: Work) -> None:
-    """Trains the vocabulary, or copies the given one."""
+    """Trains the vocabulary, or copies the given one, with the words that are added to it."""
     jobs, config, path = work.jobs, work.jobs.config, work.jobs.vocabulary
+    if config.extra_tokens:
+        _extend_vocabulary(work)
+        return
     if not config.vocab.startswith(TRAIN):
         if work.share.is_first:
             write_bytes(path, read_vocabulary(config.vocab).content)
@@ -100,22 +105,55 @@ def make_vocabulary(work: Work) -> None:
     kind, trained = config.vocab.removeprefix(TRAIN), jobs.unfinished(_TRAINED)
     if os.path.exists(path) and os.path.exists(trained):
         return
+    with _counted_words(work, kind, trained) as words:
+        if not words:
+            return
+        started = time.monotonic()
+        counts = train_vocabulary(kind, words, config.vocab_size, path)
+        write_json(trained, counts)
+        numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
+        work.log(f"vocabulary: {', '.join(numbers)} in {time.monotonic() - started:.1f} s")
+
+
+def _extend_vocabulary(work: Work) -> None:
+    """Writes the given vocabulary with the words of data.extra_tokens at its end."""
+    config, path = work.jobs.config, work.jobs.vocabulary
+    done = work.jobs.unfinished(_EXTENDED)
+    if os.path.exists(path) and os.path.exists(done):
+        return
+    given = read_vocabulary(config.vocab)
+    tokenizer = given.tokenizer(config.lowercase)
+    with contextlib.ExitStack() as stack:
+        if number := num_frequent(config.extra_tokens):
+            words = stack.enter_context(_counted_words(work, "wordpiece", done))
+            if not words:
+                return
+            extra = frequent_words(words.counts, tokenizer, number)
+        else:
+            extra = read_words(config.extra_tokens, tokenizer)
+        if work.share.is_first:
+            write_bytes(path, extend(given.content, extra.words))
+            write_json(done, extra.words)
+            work.log(extra.describe())
+    work.share.wait([done], "vocabulary", work.log)
+
+
+@contextlib.contextmanager
+def _counted_words(work: Work, kind: str, result: str) -> Iterator[WordCounts | None]:
+    """Yields the words of the text to the first program, which then writes `result`; else None."""
+    jobs = work.jobs
     chunks = enumerate(jobs.source.chunks())
     counting = {jobs.unfinished(f"words-{i:05d}.json"): (chunk, kind) for i, chunk in chunks}
-    if not work.do("count words", jobs.count_words, counting, [trained]):
+    if not work.do("count words", jobs.count_words, counting, [result]):
+        yield None
         return
-    started = time.monotonic()
-    words = merge_counts(map(_read_word_counts, counting), kind)
-    counts = train_vocabulary(kind, words, config.vocab_size, path)
-    write_json(trained, counts)
-    numbers = (f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items())
-    work.log(f"vocabulary: {', '.join(numbers)} in {time.monotonic() - started:.1f} s")
+    yield merge_counts(map(_read_word_counts, counting), kind)
     for counted in counting:
         os.remove(counted)
 
 
-# Counts of a vocabulary that was trained.
-_TRAINED = "vocabulary.json"
+# Counts of a vocabulary that was trained, and the words that were added to a given one.
+_TRAINED, _EXTENDED = "vocabulary.json", "extra_tokens.json"
 
 
 def _read_word_counts(path: str) -> WordCounts:

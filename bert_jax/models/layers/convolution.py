@@ -22,13 +22,14 @@ class Convolution(nn.Module):
     def __call__(self, x: jax.Array, example_ids: jax.Array) -> jax.Array:
         """float[batch, seq, hidden], int32[batch, seq] -> float[batch, seq, hidden].
 
-        Positions of other examples count as zeros.
+        Positions of other examples count as zeros, and with `reads_forward` later positions, too.
         """
         width, features = self.config.convolution, x.shape[-1]
         taps = self.param("taps", _identity, (width, features)).astype(x.dtype)
         y = x * taps[width // 2][None, None]
         for tap in range(width):
-            if distance := tap - width // 2:
+            distance = tap - width // 2
+            if distance < 0 or distance > 0 and not self.config.reads_forward:
                 neighbours = _shift(x, distance, 0.0)
                 is_same = _shift(example_ids, distance, 0) == example_ids
                 y += jnp.where(is_same[..., None], neighbours, 0.0) * taps[tap][None, None]

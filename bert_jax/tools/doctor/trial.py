@@ -124,6 +124,9 @@ def _open_sample(config: PretrainingConfig, folder: str) -> Trial:
             "data.line_format": "sentences",
             "data.document_separator": "blank_line",
             "data.dupe_factor": 1,
+            "data.extra_tokens": "",  # a sample has few words
+            "data.general": "",
+            "data.replay": 0.0,
             "data.dir": os.path.join(folder, "data"),
             "data.num_processes": 1,
         }

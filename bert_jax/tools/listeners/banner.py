@@ -35,6 +35,11 @@ def _corpus(run: Run) -> Iterator[str]:
     assert isinstance(rows, CorpusRows)
     content = rows.manifest.content
     form = content["formats"][str(rows.sequence_length)]
+    if rows.replay:
+        yield (
+            f"replay     {rows.replay.batch_size} of {rows.batch_size} rows of a batch are of"
+            f" {rows.replay.manifest.content['settings']['source']}"
+        )
     yield (
         f"data       {content['settings']['source']} in {rows.manifest.folder},"
         f" fingerprint {rows.fingerprint[:12]}, {form['vocab_size']:,} tokens in the vocabulary"
@@ -44,6 +49,7 @@ def _corpus(run: Run) -> Iterator[str]:
 def _phase(phase: Phase, num_rows: int, has_masks: bool) -> str:
     steps = phase.last_step - phase.first_step
     predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
+    predictions = f", {phase.task}" if phase.task else predictions
     return (
         f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
         f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"

@@ -13,7 +13,7 @@ from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.tools.listeners.banner import banner, describe_rows
 from bert_jax.training.listener import Evaluation, Listener
-from bert_jax.training.metrics import read_first_evaluation
+from bert_jax.training.metrics import GENERAL, read_first_evaluation
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 
@@ -59,9 +59,9 @@ class Terminal(Listener):
         if split == "train":
             self.line(progress_line(step, self._steps, values, speed))
         else:
-            shown = dict(itertools.islice(values.items(), _MAX_HELD_OUT))
             title = f"step {step}  held-out  " if step else "before     held-out "
-            self.line(title + "  ".join(named_values(shown)))
+            for text, shown in _by_text(values).items():
+                self.line(title.replace("held-out", text) + "  ".join(named_values(_first(shown))))
 
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
@@ -78,13 +78,13 @@ class Terminal(Listener):
     def _change(self, run: Run, values: Mapping[str, float]) -> None:
         """Compares an evaluation with the one before the first step, if there is one."""
         before = read_first_evaluation(run.workdir)
-        names = [name for name in values if name in before][:_MAX_HELD_OUT]
-        if names:
+        old = _by_text(before)
+        for text, shown in _by_text({n: x for n, x in values.items() if n in before}).items():
             pairs = (
-                f"{_short(name)} {_number(name, before[name])} -> {_number(name, values[name])}"
-                for name in names
+                f"{_short(name)} {_number(name, old[text][name])} -> {_number(name, value)}"
+                for name, value in _first(shown).items()
             )
-            self.line(f"change     held-out {'  '.join(pairs)}")
+            self.line(f"change     {text} {'  '.join(pairs)}")
         if values.get("loss", 0.0) >= before.get("loss", math.inf):
             self.line(
                 "           The model was better on the held-out text before: train on more text,"
@@ -105,6 +105,19 @@ class EvaluationTerminal(Terminal):
     ) -> None:
         self.line(f"{describe_devices(run.mesh)}; checkpoint of step {step}")
         self.line("held-out  " + "  ".join(named_values(evaluation.values)))
+
+
+def _by_text(values: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Returns the metrics of the held-out text, and those of general text, if any."""
+    texts: dict[str, dict[str, float]] = {}
+    for name, value in values.items():
+        text = "general " if name.startswith(GENERAL) else "held-out"
+        texts.setdefault(text, {})[name.removeprefix(GENERAL)] = value
+    return texts
+
+
+def _first(values: Mapping[str, float]) -> dict[str, float]:
+    return dict(itertools.islice(values.items(), _MAX_HELD_OUT))
 
 
 def progress_line(

@@ -28,6 +28,8 @@ _OPTIMIZATION = {
     "mfu": "Model FLOPs utilization",
     "waiting_for_data": "Time that waits for data",
 }
+# Metrics of `config.data.general`, whose words have other frequencies than those of the corpus.
+_GENERAL = "general_"
 _CAN_BE_LOG = {"gradient_norm", "update_norm"}
 _SPREAD = 20.0  # from here on the ratio of the largest to the smallest is shown logarithmically
 
@@ -81,7 +83,7 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
     if metric == next(iter(run.config.metrics), "") and baseline is not None:
         return [Level("constant prediction", baseline)]
     train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
-    if not train:
+    if not train or metric.startswith(_GENERAL):
         return []
     pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
     chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
@@ -107,6 +109,7 @@ def marks_of(runs: Sequence[Workdir]) -> list[Mark]:
     events = [(start["step"], f"resumed after step {start['step']}") for start in run.starts[1:]]
     for phase in run.phases[1:]:
         step, what = phase.first_step, f"phase of {phase.sequence_length} tokens"
+        what += f", {phase.task}" if phase.task else ""
         if phase.data_step < step:  # a stage of the masks, on the same rows
             what = f"{phase.max_predictions_per_seq} predictions a sequence"
         if 0 < step <= run.steps:
@@ -136,11 +139,14 @@ def _metric_names(runs: Sequence[Workdir]) -> list[str]:
 
 def is_repeated(name: str, names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether a loss is another name of the only one: `loss` of a corpus, `task_loss` of a task."""
+    is_general = name.startswith(_GENERAL)
+    names = [n for n in names if n.startswith(_GENERAL) == is_general]
     others = [n for n in names if n != name and "loss" in n]
     if "loss" not in name or len(others) != 1:
         return False
     pairs = [(row[name], row[others[0]]) for row in rows if name in row and others[0] in row]
-    is_weaker = name == "task_loss" or (name == "loss" and others[0] != "task_loss")
+    is_total = name.removeprefix(_GENERAL) == "loss"
+    is_weaker = name == "task_loss" or (is_total and others[0] != "task_loss")
     return is_weaker and bool(pairs) and all(a == b for a, b in pairs)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.corpus.held_out import held_out_split, prepare_both
+from bert_jax.data.corpus.held_out import held_out_split, prepare_all
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files.errors import UserError
@@ -37,7 +37,7 @@ def test_the_other_text_is_held_out_whole_and_alone(tmp_path):
         segments="full_sentences",
         num_processes=1,
     )
-    prepare_both(config, str(tmp_path / "both"), lambda line: None)
+    prepare_all(config, str(tmp_path / "both"), lambda line: None)
     manifest = Manifest.load(str(tmp_path / "both"))
     found = held_out_split(config, manifest)
     assert found is not None and "validation" not in manifest.splits

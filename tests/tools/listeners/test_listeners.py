@@ -82,20 +82,27 @@ def test_a_bar_shows_the_progress_on_a_terminal_only(capsys, monkeypatch, is_ter
 @pytest.mark.parametrize("use", ["newest", "best"])
 def test_the_last_lines_compare_with_the_evaluation_before_the_first_step(capsys, tmp_path, use):
     before, after = {"loss": 5.5, "masked_lm_accuracy": 0.2}, {"loss": 3.0, "x": 1.0}
+    before |= {"general_loss": 2.0}
     file = MetricsFile(str(tmp_path), 0)
     file.write(0, "validation", before, {})
     file.close()
     config = SimpleNamespace(checkpoint=SimpleNamespace(use=use))
     run, screen = SimpleNamespace(workdir=str(tmp_path), config=config), Terminal()
     screen.metrics(0, "validation", before, {})
-    last = after | {"masked_lm_accuracy": 0.4}
+    last = after | {"masked_lm_accuracy": 0.4, "general_loss": 2.5}
     screen.evaluation(run, 9, Evaluation(last, ()), is_last=True, is_chosen=True)
     if use == "best":
         screen.chosen(run, 9, last)
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "before     held-out loss 5.5  MLM accuracy 20.0%"
-    assert lines[-1] == "change     held-out loss 5.5 -> 3  MLM accuracy 20.0% -> 40.0%"
-    assert sum(line.startswith("change") for line in lines) == 1
+    assert lines[:2] == [
+        "before     held-out loss 5.5  MLM accuracy 20.0%",
+        "before     general  loss 2",
+    ]
+    assert lines[-2:] == [
+        "change     held-out loss 5.5 -> 3  MLM accuracy 20.0% -> 40.0%",
+        "change     general  loss 2 -> 2.5",
+    ]
+    assert sum(line.startswith("change") for line in lines) == 2
     screen.chosen(run, 9, last | {"loss": 6.0})
     assert ("was better on the held-out text before" in capsys.readouterr().out) == (use == "best")
 

@@ -59,7 +59,7 @@ def held_out_batches(run: Run) -> list[Batch]:
     transform = jax.jit(
         lambda number, batch: task.transform(jax.random.fold_in(key, number), batch)
     )
-    (rows,) = run.evaluation_rows(phase)
+    rows = run.evaluation_rows(phase)[0]
     size = evaluation_batch_size(run.config, phase)
     batches = evaluated_batches(run.config, rows, size)
     return [jax.device_get(transform(number, batch.read(0, size))) for number, batch in batches]
