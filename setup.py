@@ -1,5 +1,7 @@
 """The package and its extras; exact versions stand in constraints.txt."""
 
+import pathlib
+
 from setuptools import find_packages, setup
 
 REQUIRED = [
@@ -76,7 +78,22 @@ setup(
     name="bert_jax",
     version="0.1.0",
     description="BERT in JAX: from raw text to a pre-trained and measured model, on any mesh",
+    long_description=(pathlib.Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    url="https://example.org/bert_jax",  # placeholder
+    project_urls={"Changelog": "https://example.org/bert_jax/blob/main/CHANGELOG.md"},
     license="Apache-2.0",
+    keywords="BERT JAX Flax pre-training fine-tuning masked language model TPU",
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
     python_requires=">=3.11",
     packages=[
         *find_packages(include=["bert_jax", "bert_jax.*"]),

@@ -13,25 +13,15 @@ docs/pretraining.md has the source of each part, docs/measurements.md what they 
 
 from ml_collections import ConfigDict
 
-from configs import base, large, medium, mini, small, tiny
+from configs import bert
 
-SIZES = {
-    "base": base,
-    "large": large,
-    "medium": medium,
-    "small": small,
-    "mini": mini,
-    "tiny": tiny,
-}
 RECIPES = ("plain", "record", "plain_mini", "record_mini")
 
 
 def get_config(name: str = "base") -> ConfigDict:
-    if name not in (*SIZES, *RECIPES):
-        raise ValueError(
-            f"Unknown size or recipe {name!r}. Available: {', '.join(SIZES)}, {', '.join(RECIPES)}."
-        )
-    if name in SIZES:
+    if name not in (known := (*bert.SIZES, *RECIPES)):
+        raise ValueError(f"Unknown size or recipe {name!r}. Available: {', '.join(known)}.")
+    if name in bert.SIZES:
         return _modern(name)
     recipe, _, size = name.partition("_")
     config = _modern(size or "tiny")
@@ -41,7 +31,7 @@ def get_config(name: str = "base") -> ConfigDict:
 
 
 def _modern(size: str) -> ConfigDict:
-    config = SIZES[size].get_config()
+    config = bert.get_config(size)
     config.model.norm_place = "pre"
     config.model.query_key_norm = True
     config.model.positions = "rotary"

@@ -1,19 +1,9 @@
-"""BERT-Large pre-training as in the paper: 24 layers, hidden size 1024, 16 heads.
-
-    python -m bert_jax.main --config=configs/large.py --workdir=DIR --config.data.source=text:PATH
-
-336,226,108 parameters including both heads.
-"""
+"""BERT-Large, pre-trained as in the paper: `bert.py:large`."""
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from configs import bert
 
 
 def get_config() -> ConfigDict:
-    config = defaults.pretraining().to_config_dict()
-    config.model.num_layers = 24
-    config.model.hidden_size = 1024
-    config.model.num_heads = 16
-    config.model.intermediate_size = 4096
-    return config
+    return bert.get_config("large")

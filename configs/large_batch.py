@@ -11,13 +11,13 @@ You et al. 2020. `microbatch_size` divides a batch into parts that fit.
 
 from ml_collections import ConfigDict
 
-from configs import large
+from configs import bert
 
 _UPDATES = (7038, 1563)
 
 
 def get_config() -> ConfigDict:
-    config = large.get_config()
+    config = bert.get_config("large")
     config.steps = sum(_UPDATES)
     first = _UPDATES[0] / config.steps
     config.phases = ((128, first, 65_536, 20), (512, 1 - first, 32_768, 80))

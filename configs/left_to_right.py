@@ -12,22 +12,11 @@ configurations: base (the default), large, medium, small, mini, tiny. The rows a
 
 from ml_collections import ConfigDict
 
-from configs import base, large, medium, mini, small, tiny
-
-SIZES = {
-    "base": base,
-    "large": large,
-    "medium": medium,
-    "small": small,
-    "mini": mini,
-    "tiny": tiny,
-}
+from configs import bert
 
 
 def get_config(size: str = "base") -> ConfigDict:
-    if size not in SIZES:
-        raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = SIZES[size].get_config()
+    config = bert.get_config(size)
     config.task = "causal_lm"
     config.model.attention_pattern = "causal"
     config.model.next_sentence = False

@@ -1,19 +1,9 @@
-"""BERT-Mini (Turc et al. 2019): 4 layers, hidden size 256, trained like BERT-Base.
-
-    python -m bert_jax.main --config=configs/mini.py --workdir=DIR --config.data.source=text:PATH
-
-The number of steps is that of BERT-Base.
-"""
+"""BERT-Mini, pre-trained like BERT-Base: `bert.py:mini`."""
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from configs import bert
 
 
 def get_config() -> ConfigDict:
-    config = defaults.pretraining().to_config_dict()
-    config.model.num_layers = 4
-    config.model.hidden_size = 256
-    config.model.num_heads = 4
-    config.model.intermediate_size = 1024
-    return config
+    return bert.get_config("mini")

@@ -25,6 +25,7 @@ from configs.sweeps import table5
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 GOLDEN = pathlib.Path(__file__).parent / "config" / "goldens" / "base_config.txt"
 PRETRAINING = (
+    *("bert", "bert:base", "bert:large", "bert:medium", "bert:small", "bert:mini", "bert:tiny"),
     *("base", "chinese", "large", "large_batch", "medium", "mini", "small", "tiny"),
     *("fast", "fast:large", "fast:medium", "fast:small", "fast:mini", "fast:tiny"),
     *("fast:plain", "fast:record", "fast:plain_mini", "fast:record_mini"),
