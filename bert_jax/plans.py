@@ -89,9 +89,10 @@ def plan_finetuning(
 
     examples = list(make_task_data(resolved).read(train, Counter(), labelled=True))
     if not evaluate:
-        parts = held_out(
-            examples, HELD_OUT, resolved.seed, resolved.head.problem_type == "regression"
+        are_numbers = resolved.head.problem_type == "regression" or (
+            find_task(resolved.task).embeds and resolved.data.label != ""
         )
+        parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
         paths = write_split(
             train,
             examples,
@@ -126,7 +127,7 @@ def _settings(
       usual: the task's usual maximum length.
       given_length: whether the user set the maximum length.
     """
-    encoder, pools = config.model.to_dict(), find_task(config.task).pools
+    encoder, task = config.model.to_dict(), find_task(config.task)
     are_cut = bool(examples) and isinstance(examples[0], TextExample)
     lengths = _lengths(config, examples) if are_cut else []
     if config.data.long_texts == "windows":
@@ -136,23 +137,24 @@ def _settings(
     else:
         length_settings = recipe.length_recipe(encoder, usual, lengths)
         rows = len(examples)
-    settings = recipe.finetuning_recipe(encoder, rows, pools) | length_settings
-    if pools and (pooling := read_sentence_vectors(config.init_from).pooling):
+    settings = recipe.finetuning_recipe(encoder, rows, task.pools, task.embeds) | length_settings
+    if (task.pools or task.embeds) and (pooling := read_sentence_vectors(config.init_from).pooling):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
     return settings
 
 
 def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[int]:
-    """Returns the lengths of some of the examples in tokens, special tokens included."""
+    """Returns the lengths of some of the examples in tokens, special tokens included.
+
+    The texts of a pair share a row, but those that are embedded have rows of their own.
+    """
     tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
     some = examples[:: max(1, len(examples) // _MAX_MEASURED)]
-    return [
-        2
-        + len(tokenizer.encode(e.text_a))
-        + (1 + len(tokenizer.encode(e.text_b)) if e.text_b else 0)
-        for e in some
-    ]
+    texts = [[text for text in (e.text_a, e.text_b, e.negative) if text] for e in some]
+    lengths = [[1 + len(tokenizer.encode(text)) for text in of_example] for of_example in texts]
+    of_row = max if find_task(config.task).embeds else sum
+    return [1 + of_row([0, *of_example]) for of_example in lengths]
 
 
 def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int) -> float:

@@ -287,6 +287,28 @@ def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, 
     assert written.read_text() == (files / "vocab.txt").read_text()
 
 
+@pytest.mark.parametrize("scores", [False, True])
+def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path, scores):
+    """A tenth is held out, also of numbers; a row is as long as one of the two texts."""
+    words = (files / "vocab.txt").read_text().split()[-1:]
+    rows = [f"{' '.join(words * 5)} {i}\t{' '.join(words * 9)}\t{i / 9}" for i in range(30)]
+    header = ("sentence1\tsentence2\tscore", "anchor\tpositive\tauthor")[not scores]
+    (tmp_path / "pairs.tsv").write_text("\n".join([header, *rows]))
+    plan = bert_jax.plans.plan_finetuning(
+        model.folder,
+        *(str(tmp_path / "pairs.tsv"), "", "embedding" if scores else "", str(tmp_path / "run")),
+        {"head.pool": "max"},
+    )
+    config = plan.config
+    assert (config.task, config.global_batch_size, config.max_length) == ("embedding", 32, 32)
+    assert (config.head.embedding_loss, config.metrics[0]) == (
+        ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
+    )
+    assert (config.head.pool, config.head.pooler) == ("max", False)
+    held_out = (tmp_path / "run/split/evaluate.csv").read_text().splitlines()
+    assert 2 <= len(held_out) - 1 <= 5
+
+
 def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
     """The rows follow from the model; step 0 is evaluated; as by the command, which continues."""
     lines, values = [], {"steps": 4, "optimizer__learning_rate": 0.0}

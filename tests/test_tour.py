@@ -16,6 +16,8 @@ import re
 import tempfile
 from typing import Any
 
+import numpy as np
+
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 NOTEBOOK = DOCS / "tour.ipynb"
 
@@ -83,6 +85,8 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     (tmp_path / "texts" / "new.txt").write_text("\n\n".join(documents[:30]))
     rows = [f"{line}\t{rng.choice(words[-2:])}" for line in lines[:40]]
     (tmp_path / "train.tsv").write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
+    rows = [f"{lines[n]}\t{lines[n + 1]}" for n in range(0, 60, 2)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["anchor\tpositive", *rows]) + "\n")
     get_config = bert_jax.get_config
     sizes = {"prng_impl": tiny.PRNG_IMPL, "eval__every": "4", "log__every": "2"}
     corpus = {
@@ -100,11 +104,13 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
     assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 2
     assert len(names["candidates"][0][0]) == 5
+    vectors = names["near"].encode(names["texts"], dimensions=8)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
     assert names["model"].history["z_loss"].shape == (2,)
 
 

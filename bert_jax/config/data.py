@@ -274,6 +274,8 @@ class LabelledConfig(Group):
     text_a: str = setting("text_a")
     # Column of the second text of a pair.
     text_b: str = setting("")
+    # Embeddings: column of a third text that is not to be near the first one; empty: none.
+    negative: str = setting("")
     # Column of the label; for several labels per example also a comma-separated list of columns.
     label: str = setting("label")
     # Column of an ID, which predictions repeat.

@@ -73,6 +73,33 @@ def span() -> FinetuningConfig:
     )
 
 
+def embedding(kind: str = "pairs") -> FinetuningConfig:
+    """Returns the defaults for embeddings, of `pairs` that belong together or of `scored` ones.
+
+    Raises:
+      UserError: for another kind of pairs.
+    """
+    values = {
+        "data.text_a": "anchor",
+        "data.text_b": "positive",
+        "data.label": "",
+        "head.pool": "mean",
+        "head.pooler": False,
+        "global_batch_size": 64,
+        "metrics": ("mrr_at_10", "ndcg_at_10", "accuracy", "recall_at_10"),
+    }
+    scored = {
+        "data.text_a": "sentence1",
+        "data.text_b": "sentence2",
+        "data.label": "score",
+        "head.embedding_loss": "cosent",
+        "metrics": ("spearman", "pearson"),
+    }
+    if kind not in ("pairs", "scored"):
+        raise UserError(f"Unknown pairs {kind!r}. Available: pairs, scored.")
+    return finetuning("embedding").replace(values | (scored if kind == "scored" else {}))
+
+
 def multiple_choice() -> FinetuningConfig:
     """Returns the defaults for the choice of an ending (paper, section 4.4)."""
     values = {"data.text_a": "sent1", "data.text_b": "sent2", "global_batch_size": 16}

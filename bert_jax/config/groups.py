@@ -183,6 +183,14 @@ class SoftmaxConfig(Group):
     sum_over_time: bool = setting(True)
 
 
+def _check_sizes(name: str, sizes: tuple[Any, ...]) -> None:
+    are_numbers = all(type(size) is int and size > 0 for size in sizes)
+    if not are_numbers or list(sizes) != sorted(set(sizes)):
+        raise UserError(
+            f"{name}={sizes!r} are not ascending, positive numbers of dimensions, such as (32, 64)."
+        )
+
+
 _HEADS = ("linear", "bilstm")
 _MIXES = ("scalar_mix", "mix_last_4", "mix_with_embeddings")
 
@@ -222,8 +230,8 @@ class HeadConfig(Group):
     mix_layer_norm: bool = setting(False)
     # Learned weights: coefficient of their L2 penalty.
     mix_l2: float = setting(0.0, minimum=0)
-    # Classification, multiple choice: the vector of an example: cls (its first token), last (its
-    # last token, for causal models), mean, max (over its tokens).
+    # Classification, multiple choice, embeddings: the vector of an example: cls (its first token),
+    # last (its last token, for causal models), mean, max (over its tokens).
     pool: str = setting("cls", choices=("cls", "last", "mean", "max"))
     # Classification, multiple choice: whether BERT's pooler (dense, tanh) follows. It reads the
     # last layer: with a BiLSTM, or with other layers, there is none.
@@ -261,6 +269,17 @@ class HeadConfig(Group):
     # Question answering: "no answer" is predicted if its score exceeds the best span's by more than
     # this (results.json has the best threshold).
     null_threshold: float = setting(0.0, any_number=True)
+    # Embeddings: for pairs in_batch (the other examples of the batch are negatives) or
+    # in_batch_symmetric (also from the second text to the first); for scored pairs cosent (the
+    # order of the scores) or cosine_mse (squared error of the cosine).
+    embedding_loss: str = setting(
+        "in_batch", choices=("in_batch", "in_batch_symmetric", "cosent", "cosine_mse")
+    )
+    # Embeddings: cosines are divided by it, except with cosine_mse.
+    temperature: float = setting(0.05)
+    # Embeddings: numbers of first dimensions whose losses are added to that of the whole vector
+    # (Matryoshka representations, arXiv 2205.13147); (): none.
+    matryoshka: tuple[int, ...] = setting((), check=_check_sizes)
     # The head of the run's task: `tagging`, `classification`, `span` or `multiple_choice`.
     head: str = setting("linear", of_run=True)
     # The encoder is not trained and has no dropout: its states are features. Not with a pooler,

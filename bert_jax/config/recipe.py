@@ -21,6 +21,8 @@ Recipe = dict[str, tuple[Any, str]]
 _RATE, _SIZE = 4e-5, 768
 _MAX_RATE = 1e-3
 _BATCH, _SMALL_BATCH = 32, 16
+# Factor of the batch where its other examples are negatives.
+_NEGATIVES = 2
 # Files with fewer examples have small batches, so that an epoch has some steps.
 _SMALL_FILE = 2000
 # Steps that training has at least, if epochs permit.
@@ -34,15 +36,19 @@ _WHOLE = 0.99
 _WITH_RECIPE = ("gpt", "elmo")
 
 
-def finetuning_recipe(model: Mapping[str, Any], examples: int, pools: bool) -> Recipe:
+def finetuning_recipe(
+    model: Mapping[str, Any], examples: int, pools: bool, embeds: bool = False
+) -> Recipe:
     """Returns the settings for fine-tuning an encoder.
 
     Args:
       model: the fields of `config.model`.
       examples: number of training examples; of texts in windows, their windows.
       pools: whether the head reads one vector of each text.
+      embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
     """
     batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
+    batch *= _NEGATIVES if embeds else 1
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
     recipe: Recipe = {
         "global_batch_size": (batch, f"{examples:,} examples"),

@@ -16,10 +16,12 @@ from bert_jax.exchange.loaded import (
     pretraining_shapes,
     words_param,
 )
+from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, open_checkpoint
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.names import NAMES
+from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
 from bert_jax.models import reads_new_words
 from bert_jax.models.layers.dense import initializer
@@ -60,6 +62,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
         tokenizer=checkpoint.tokenizer(reads_new_words(model)),
         vocabulary=checkpoint.vocabulary,
         labels=checkpoint.labels,
+        sentence_vectors=read_sentence_vectors(local(path)),
         missing=report.missing,
         new_rows=new_rows,
         checkpoint=checkpoint,

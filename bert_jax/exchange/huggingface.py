@@ -1,8 +1,9 @@
 """Writes a model as a folder that transformers loads.
 
 The folder has `config.json`, which names the class for the task, `model.safetensors` and the
-tokenizer files. As in transformers, the decoder of a language model, which is the word embedding
-table, is not stored a second time.
+tokenizer files; where it is known how the vectors of texts are made, also the files of
+sentence-transformers. As in transformers, the decoder of a language model, which is the word
+embedding table, is not stored a second time.
 """
 
 import dataclasses
@@ -20,6 +21,7 @@ from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
 from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
+from bert_jax.formats.sentence_transformers import write_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, export_params, weights_sha256
 from bert_jax.tasks import find_task
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
@@ -56,6 +58,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
     write_safetensors(folder / "model.safetensors", tensors)
+    write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
     if model.vocabulary.kind != ".gpt":  # its two files are among `files`
         (folder / model.vocabulary.copy_name).write_bytes(model.vocabulary.content)
     return {
@@ -108,6 +111,8 @@ def _bert_class(model: LoadedModel) -> str:
             "transformers' BERT has token types, and config.model.type_vocab_size=0: export the run"
             " with to_stablehlo."
         )
+    if task.embeds:
+        return "BertModel"
     if not task.head:
         has_pairs = any(path.startswith("next_sentence/") for path in model.params)
         return BERT_CLASSES.get(config.task, "") if has_pairs else MASKED_LM
@@ -138,6 +143,8 @@ def _gpt_class(model: LoadedModel) -> str:
 
 
 def _modernbert_class(model: LoadedModel) -> str:
+    if find_task(model.config.task).embeds:
+        return "ModernBertModel"
     if not find_task(model.config.task).fills_masks:
         raise UserError(
             f"transformers has no class for a ModernBERT with config.task={model.config.task!r}"

@@ -11,6 +11,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import ForeignCheckpoint
+from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.formats.weight_table import Arrays, ImportReport
 from bert_jax.models import complete_batch, make_encoder
 from bert_jax.models.bidirectional_lm import BidirectionalLanguageModel
@@ -35,6 +36,7 @@ class LoadedModel:
       tokenizer: has the vocabulary.
       vocabulary: the vocabulary file.
       labels: class names, sorted by class number; () if there are none.
+      sentence_vectors: how the vectors of texts are made, if the source says it.
       step: training step of the checkpoint; 0 for another program's.
       missing: paths of the parameters that the source lacks or that were drawn at random because
         an imported checkpoint lacked them.
@@ -49,6 +51,7 @@ class LoadedModel:
     tokenizer: Tokenizer
     vocabulary: Vocabulary
     labels: tuple[str, ...] = ()
+    sentence_vectors: SentenceVectors = SentenceVectors()
     step: int = 0
     missing: tuple[str, ...] = ()
     new_rows: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)

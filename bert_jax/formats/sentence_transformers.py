@@ -1,13 +1,27 @@
-"""How sentence-transformers makes vectors of texts: modules.json and the files that it names."""
+"""How sentence-transformers makes vectors of texts: modules.json and the files that it names.
+
+    modules.json                       the modules in order: Transformer, Pooling, Normalize
+    1_Pooling/config.json              the pooling, and whether it includes the tokens of a prompt
+    sentence_bert_config.json          the maximum length
+    config_sentence_transformers.json  prompts by name, and the name of the default one
+
+A workdir has the same files if its vectors are trained, or were imported with them.
+"""
 
 import dataclasses
 import os
+from collections.abc import Mapping
+from typing import Any
 
-from bert_jax.files.atomic import read_json
+from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import read_json_object
 
-_MODE = "pooling_mode_"
+MODULES = "modules.json"
+_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+_SETTINGS, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+# Up to version 5 the pooling has a field for each mode, later one field.
+_MODE, _NEW_MODE = "pooling_mode_", "pooling_mode"
 _MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
 
 
@@ -20,12 +34,51 @@ class SentenceVectors:
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
       unknown: what is done besides, which this package does not do; "" if nothing.
+      prompts: texts that come before a text, by name.
+      default_prompt: name of the prompt that every text has; "": none.
+      pools_prompt: whether the tokens of a prompt are pooled.
     """
 
     pooling: str = ""
     normalize: bool = False
     max_length: int = 0
     unknown: str = ""
+    prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    default_prompt: str = ""
+    pools_prompt: bool = True
+
+    def prompt(self, chosen: str) -> str:
+        """Returns the text that comes before each text.
+
+        Args:
+          chosen: the name of a prompt, or the text itself; "": the default prompt.
+
+        Raises:
+          UserError: it looks like a name and is none, or prompts are pooled in another way.
+        """
+        text = self.prompts.get(chosen or self.default_prompt, chosen)
+        if text == chosen and chosen.isidentifier():
+            raise UserError(
+                f"--prompt={chosen} is none of the model's prompts"
+                f" ({', '.join(self.prompts) or 'it has none'}): name one, or give the text itself,"
+                f' such as --prompt="{chosen}: ".'
+            )
+        if text and not self.pools_prompt:
+            raise UserError(
+                f"The model leaves the tokens of its prompt {text!r} out of the pooling, which is"
+                " not done here."
+            )
+        return text
+
+    def describe(self) -> str:
+        """Returns a sentence about the vectors; "" if nothing is known of them."""
+        if self.unknown:
+            return f"{MODULES} {self.unknown}, which is left out: vectors of texts will differ."
+        if not self.pooling:
+            return ""
+        scaled = ", scaled to length 1" if self.normalize else ""
+        prompts = f"; prompts {', '.join(self.prompts)}" if self.prompts else ""
+        return f"Vector of a text: {self.pooling} of the last hidden states{scaled}{prompts}."
 
 
 def read_sentence_vectors(folder: str) -> SentenceVectors:
@@ -34,29 +87,92 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
     Raises:
       UserError: a file that it names is missing or corrupt.
     """
-    if not os.path.isfile(path := os.path.join(folder, "modules.json")):
+    if not os.path.isfile(path := os.path.join(folder, MODULES)):
         return SentenceVectors()
     try:
         modules = [(module["type"], module["path"]) for module in read_json(path)]
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is corrupt ({error!r}): get another one.") from None
-    pooling, normalize, unknown = "", False, ""
+    pooling, normalize, unknown, pools_prompt = "", False, "", True
     for kind, part in modules:
         kind = kind.split(".")[-1]
         if kind == "Pooling":
             values = read_json_object(os.path.join(folder, part, "config.json"))
-            modes = [
-                name.removeprefix(_MODE)
-                for name in values
-                if values[name] is True and name.startswith(_MODE)
-            ]
-            pooling = _MODES.get(modes[0], "") if len(modes) == 1 else ""
+            modes = _modes(values)
+            pooling = _MODES.get(modes[0], modes[0]) if len(modes) == 1 else ""
+            pooling = pooling if pooling in _MODES.values() else ""
             unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
+            pools_prompt = values.get("include_prompt", True)
         elif kind == "Normalize":
             normalize = True
         elif kind != "Transformer":
             unknown = f"has a module {kind}"
-    folders = (os.path.join(folder, part) for _, part in modules)
-    names = (os.path.join(part, "sentence_bert_config.json") for part in folders)
-    settings = next((read_json_object(name) for name in names if os.path.isfile(name)), {})
-    return SentenceVectors(pooling, normalize, settings.get("max_seq_length") or 0, unknown)
+    folders = [os.path.join(folder, part) for _, part in modules]
+    settings = _first_object([os.path.join(part, _SETTINGS) for part in folders])
+    prompts = _first_object([os.path.join(folder, _PROMPTS)])
+    return SentenceVectors(
+        pooling,
+        normalize,
+        settings.get("max_seq_length") or 0,
+        unknown,
+        prompts.get("prompts") or {},
+        prompts.get("default_prompt_name") or "",
+        pools_prompt,
+    )
+
+
+def _modes(values: Mapping[str, Any]) -> list[str]:
+    """Returns the modes of a pooling by their names in its configuration."""
+    if modes := values.get(_NEW_MODE):
+        return [modes] if isinstance(modes, str) else list(map(str, modes))
+    return [
+        name.removeprefix(_MODE)
+        for name in values
+        if values[name] is True and name.startswith(_MODE)
+    ]
+
+
+def _first_object(paths: list[str]) -> dict[str, Any]:
+    return next((read_json_object(path) for path in paths if os.path.isfile(path)), {})
+
+
+def write_sentence_vectors(vectors: SentenceVectors, folder: str, hidden_size: int) -> None:
+    """Writes what `read_sentence_vectors` and all versions of sentence-transformers read.
+
+    Nothing is written if the pooling is not known, or something is done besides.
+
+    Args:
+      vectors: how vectors are made.
+      folder: folder of the model, where its other files are.
+      hidden_size: features of a hidden state.
+    """
+    if not vectors.pooling or vectors.unknown:
+        return
+    modules = [("Transformer", ""), ("Pooling", _POOLING)]
+    modules += [("Normalize", _NORMALIZE)] if vectors.normalize else []
+    for _, part in modules:
+        os.makedirs(os.path.join(folder, part), exist_ok=True)
+    pooling = {"word_embedding_dimension": hidden_size}
+    pooling |= {_MODE + mode: name == vectors.pooling for mode, name in _MODES.items()}
+    settings = {"do_lower_case": False}  # the tokenizer does it
+    settings |= {"max_seq_length": vectors.max_length} if vectors.max_length else {}
+    contents = {
+        MODULES: [
+            {
+                "idx": number,
+                "name": str(number),
+                "path": part,
+                "type": f"sentence_transformers.models.{kind}",
+            }
+            for number, (kind, part) in enumerate(modules)
+        ],
+        f"{_POOLING}/config.json": {**pooling, "include_prompt": vectors.pools_prompt},
+        _SETTINGS: settings,
+        _PROMPTS: {
+            "prompts": dict(vectors.prompts),
+            "default_prompt_name": vectors.default_prompt or None,
+            "similarity_fn_name": "cosine",
+        },
+    }
+    for name, content in contents.items():
+        write_json(os.path.join(folder, name), content, sort_keys=False)

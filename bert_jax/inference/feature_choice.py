@@ -40,6 +40,10 @@ class Choice:
       long: what is done with a text that is too long: an "error"; "truncate" cuts off its last
         tokens; "windows" takes the hidden state of each token from one of several windows.
       stride: tokens from the start of a window to that of the next one; 0: half of a window.
+      prompt: a text before each text, or the name of one of the model's prompts; "": the model's
+        default prompt, if it has one. For sentences.
+      dimensions: number of first dimensions that are kept, before a vector is scaled; 0: all. For
+        sentences of a model that was trained for it (`config.head.matryoshka`).
       exact: whether sentence vectors are computed in the model's dtype. Otherwise the products of a
         float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
         the models measured, the cosine of a vector and the exact one is at least 0.9999.
@@ -53,6 +57,8 @@ class Choice:
     normalize: bool | None = None
     long: str = "error"
     stride: int = 0
+    prompt: str = ""
+    dimensions: int = 0
     exact: bool = False
 
     def __post_init__(self):
@@ -75,6 +81,11 @@ class Choice:
             )
         if self.stride < 0 or (self.stride and self.long != "windows"):
             raise UserError(f"--stride={self.stride} is for --windows, and at least 1.")
+        if self.dimensions < 0:
+            raise UserError(f"--dimensions={self.dimensions} must be at least 1, or 0 for all.")
+        for name in ("prompt", "dimensions"):
+            if (got := getattr(self, name)) and self.level != "sentence":
+                raise UserError(f"--{name}={got} is for --level=sentence, not {self.level}.")
         if not all(map(math.isfinite, self.weights)):
             raise UserError(f"--weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":

@@ -39,7 +39,7 @@ class FeatureExtractor:
 
     Attributes:
       model: the model.
-      choice: which features; `pooling` and `normalize` are decided.
+      choice: which features; `pooling`, `normalize` and the text of `prompt` are decided.
       max_length: tokens that the model takes, special ones included.
     """
 
@@ -51,8 +51,8 @@ class FeatureExtractor:
           choice: which features.
 
         Raises:
-          UserError: the model has too few layers, or one direction where two are needed; or its
-            modules.json makes vectors in another way.
+          UserError: the model has too few layers or dimensions, one direction where two are
+            needed, or no prompt of this name; or its modules.json makes vectors in another way.
         """
         self.model = predictor.model
         check_layers(choice, self.model.encoder)
@@ -76,6 +76,8 @@ class FeatureExtractor:
         Raises:
           UserError: it has more tokens than the model takes, with `long="error"`.
         """
+        if self.choice.prompt:
+            text = dataclasses.replace(text, text_a=self.choice.prompt + text.text_a)
         max_length = self.max_length if self.choice.long == "error" else None
         row = encode_text(text, self.model.tokenizer, max_length, advice=_ADVICE)
         return truncate(row, self.max_length) if self.choice.long == "truncate" else row
@@ -98,7 +100,8 @@ class FeatureExtractor:
         for row, output in outputs:
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
-                features["embeddings"] = self._scaled(output["embeddings"])
+                kept = output["embeddings"][: self.choice.dimensions or None]
+                features["embeddings"] = self._scaled(kept)
             else:
                 hidden = output["hidden_states"].swapaxes(0, 1)  # [layers, seq, features]
                 if self.choice.level == "word":
@@ -193,10 +196,16 @@ def _decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
             f"The modules.json of {model.folder} {vectors.unknown}, which is not done here:"
             " --pooling=mean, max or cls gives other vectors."
         )
+    size = model.encoder.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
+    if choice.dimensions > size:
+        raise UserError(
+            f"--dimensions={choice.dimensions} is above the {size} dimensions of a vector."
+        )
     decided = dataclasses.replace(
         choice,
         pooling=choice.pooling or vectors.pooling or "mean",
         normalize=vectors.normalize if choice.normalize is None else choice.normalize,
+        prompt=vectors.prompt(choice.prompt),
     )
     return decided, min(longest, vectors.max_length or longest)
 

@@ -131,8 +131,10 @@ class Model:
         normalize: bool | None = None,
         long: str = "error",
         stride: int = 0,
+        prompt: str = "",
+        dimensions: int = 0,
     ) -> np.ndarray:
-        """Returns a vector for each text, float32[texts, hidden].
+        """Returns a vector for each text, float32[texts, hidden], or [texts, dimensions].
 
         Args:
           texts: texts or pairs.
@@ -143,16 +145,20 @@ class Model:
           long: what is done with texts that are too long: an "error", "truncate" (the last tokens
             are cut off), or "windows", overlapping ones, from which each token is taken once.
           stride: tokens from the start of a window to that of the next one; 0: half of a window.
+          prompt: a text before each text, such as "query: ", or the name of one of the model's
+            prompts; "": the model's default prompt, if it has one.
+          dimensions: number of first dimensions that are kept, before vectors are scaled; 0: all.
 
         >>> vectors = model.encode(["A cat.", "A dog."], normalize=True)
         >>> similarity = vectors @ vectors.T
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
-        choice = Choice(layers=layer, **pooled, long=long, stride=stride, exact=self._exact)
+        read = {"long": long, "stride": stride, "prompt": prompt, "dimensions": dimensions}
+        choice = Choice(layers=layer, **pooled, **read, exact=self._exact)
         extractor = self._features(choice)
         found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
         vectors = [features["embeddings"] for _, features in found]
-        size = self._loaded.encoder.hidden_size
+        size = dimensions or self._loaded.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
     def hidden_states(
@@ -165,7 +171,8 @@ class Model:
           layers: "last", "second_to_last", "concat_last_4", "sum_last_4", "weighted_sum", "all",
             "directions" (ELMo), or the number of a layer.
           choice: further fields of `feature_choice.Choice`: `level` ("subword", "word",
-            "sentence"), `word`, `pooling`, `normalize`, `weights`, `long`, `stride`.
+            "sentence"), `word`, `pooling`, `normalize`, `weights`, `long`, `stride`, `prompt`,
+            `dimensions`.
 
         Returns:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`

@@ -89,6 +89,37 @@ class MultipleChoiceModel(nn.Module):
         return ClassificationOutputs(logits, reading)
 
 
+@flax.struct.dataclass
+class EmbeddingOutputs:
+    """The output of a model that embeds texts.
+
+    Attributes:
+      vectors: float32[batch, texts, features], of the texts of each example; not normalized.
+    """
+
+    vectors: jax.Array
+
+
+class EmbeddingModel(nn.Module):
+    """A vector for each text, pooled from the last hidden states; it has no parameters of its own.
+
+    Attributes:
+      model: configuration of the encoder.
+      head: how the states are pooled.
+    """
+
+    model: EncoderConfig
+    head: HeadConfig = HeadConfig(pool="mean", pooler=False)
+
+    @nn.compact
+    def __call__(self, batch: Batch, *, deterministic: bool = True) -> EmbeddingOutputs:
+        """What `read_pooled` takes, each with [batch, texts] in front -> vectors."""
+        batch = complete_batch(batch)
+        pooled, _ = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
+        texts = batch["input_ids"].shape[:2]
+        return EmbeddingOutputs(pooled.astype(jnp.float32).reshape(*texts, -1))
+
+
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
     """[batch, sequences, n, ...] -> [batch * sequences, n, ...], of what encoders take."""
     arrays = {name: array for name, array in batch.items() if name != "carry" and array.ndim > 2}

@@ -4,6 +4,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.tasks.bidirectional_lm import BIDIRECTIONAL_LM
 from bert_jax.tasks.causal_lm import CAUSAL_LM
 from bert_jax.tasks.classification import CLASSIFICATION
+from bert_jax.tasks.embedding import EMBEDDING
 from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE
 from bert_jax.tasks.pretraining import PRETRAINING
 from bert_jax.tasks.span import SPAN
@@ -19,6 +20,7 @@ TASKS: dict[str, TaskRow] = {
     "tagging": TAGGING,
     "span": SPAN,
     "multiple_choice": MULTIPLE_CHOICE,
+    "embedding": EMBEDDING,
 }
 
 

@@ -51,6 +51,10 @@ class WithLosses(Task):
     functions: tuple[Callable[[Any, Batch], Sums], ...]
     flops_per_token: float = 0.0
 
+    @property
+    def couples_examples(self) -> bool:
+        return self.task.couples_examples
+
     def make_model(self) -> nn.Module:
         return self.task.make_model()
 

@@ -38,6 +38,15 @@ class Task:
 
     model: EncoderConfig
 
+    @property
+    def couples_examples(self) -> bool:
+        """Whether the losses of an example depend on the outputs of other examples.
+
+        Such losses need the outputs of the whole batch, arrays [batch, ...]: those of microbatches
+        do not add up to them. See `step.compute_gradient`.
+        """
+        return False
+
     def make_model(self) -> nn.Module:
         """Returns the linen module (batch, deterministic) -> outputs."""
         raise NotImplementedError
@@ -229,6 +238,7 @@ class TaskRow:
       fills_masks: whether the model has a masked-LM head.
       reads_forward: whether the model predicts each token from those before it.
       reads_streams: whether the rows are those of streams, and states are carried between batches.
+      embeds: whether the model is trained to give vectors of texts.
       example: the class of the examples that are predicted; None: requests cannot ask for them.
       as_phase: encoder of a masked language model -> the task that trains its parameters in a phase
         of its run; raises UserError for an encoder that cannot have it. None: phases cannot.
@@ -241,6 +251,7 @@ class TaskRow:
     fills_masks: bool = False
     reads_forward: bool = False
     reads_streams: bool = False
+    embeds: bool = False
     example: type | None = None
     as_phase: Callable[[EncoderConfig], Task] | None = None
 

@@ -6,7 +6,9 @@
 
 A batch goes through the model in microbatches, one after the other in a scan. Every loss is a sum
 over the whole global batch divided by a denominator of the whole global batch, known beforehand,
-so that the gradients of the microbatches add up to exactly the gradient of the batch.
+so that the gradients of the microbatches add up to exactly the gradient of the batch. Losses that
+relate the examples of a batch to each other are computed from the outputs of all microbatches
+(`_cached_gradient`).
 
 The functions are pure; `make_train_step` jits the first for a phase of a run.
 """
@@ -102,6 +104,11 @@ def compute_gradient(
     batch = task.transform(masking_key, batch, state.step / steps) | {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
     model = task.make_model()
+    if num_microbatches > 1 and task.couples_examples:
+        grads, sums = _cached_gradient(
+            task, model, state.params, batch, dropout_key, num_microbatches
+        )
+        return grads, sums, state.carry
     denominators = {}
     if num_microbatches > 1:
         denominators = _denominators(task, model, state.params, batch, dropout_key)
@@ -109,13 +116,7 @@ def compute_gradient(
     def loss_of_part(params, part, key):
         outputs = model.apply({"params": params}, part, deterministic=False, rngs={"dropout": key})
         sums = task.losses(outputs, part)
-        of_batch = denominators or {name: item.denominator for name, item in sums.items()}
-        loss = 0.0
-        for name in loss_names(sums):
-            denominator = jax.lax.stop_gradient(of_batch[name])
-            denominator = jnp.where(denominator == 0, 1.0, denominator)
-            loss += sums[name].numerator / (denominator / sums[name].gradient_scale)
-        return loss, (sums, carry_of(outputs))
+        return _loss(sums, denominators), (sums, carry_of(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
@@ -135,6 +136,56 @@ def compute_gradient(
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
     (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
     return grads, sums, jax.tree.map(_join, first_carry, carries)
+
+
+def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | float:
+    """Returns the loss to minimize, of a batch or a microbatch.
+
+    Args:
+      sums: result of `Task.losses`.
+      denominators: those of the whole batch; empty: those of `sums`.
+    """
+    of_batch = denominators or {name: item.denominator for name, item in sums.items()}
+    loss = 0.0
+    for name in loss_names(sums):
+        denominator = jax.lax.stop_gradient(of_batch[name])
+        denominator = jnp.where(denominator == 0, 1.0, denominator)
+        loss += sums[name].numerator / (denominator / sums[name].gradient_scale)
+    return loss
+
+
+def _cached_gradient(
+    task: Task, model: nn.Module, params: Any, batch: Batch, key: jax.Array, num_microbatches: int
+) -> tuple[Any, Sums]:
+    """Returns the gradient and the Sums of a batch whose examples the losses relate to each other.
+
+    GradCache (Gao et al. 2021, arXiv 2101.06983): the outputs of all microbatches without their
+    activations, then the gradient with respect to the outputs, then the backward pass of each
+    microbatch, whose forward pass is computed again with the same dropout. Only the outputs of the
+    whole batch are in memory at once; they are arrays [batch, ...].
+    """
+    numbered_parts = (jnp.arange(num_microbatches), _split(batch, num_microbatches))
+
+    def apply(params, numbered_part):
+        number, part = numbered_part
+        rngs = {"dropout": jax.random.fold_in(key, number)}
+        return model.apply({"params": params}, part, deterministic=False, rngs=rngs)
+
+    def loss_of_outputs(outputs):
+        sums = task.losses(outputs, batch)
+        return _loss(sums, {}), sums
+
+    _, outputs = jax.lax.scan(lambda _, part: (None, apply(params, part)), None, numbered_parts)
+    grads_of_outputs, sums = jax.grad(loss_of_outputs, has_aux=True)(jax.tree.map(_merge, outputs))
+
+    def add_part(total, part):
+        numbered_part, grads_of_part = part
+        _, backward = jax.vjp(lambda params: apply(params, numbered_part), params)
+        return jax.tree.map(jnp.add, total, *backward(grads_of_part)), None
+
+    parts = (numbered_parts, _split(grads_of_outputs, num_microbatches))
+    grads, _ = jax.lax.scan(add_part, jax.tree.map(jnp.zeros_like, params), parts)
+    return grads, sums
 
 
 def _denominators(
@@ -163,7 +214,7 @@ def _denominators(
     return found
 
 
-def _split(batch: Batch, num_microbatches: int) -> Batch:
+def _split(batch: Any, num_microbatches: int) -> Any:
     """[batch, ...] -> [microbatches, rows, ...].
 
     Microbatch i has the rows i, i + n, i + 2n ...: the rows of a device, which are contiguous, are
@@ -174,12 +225,17 @@ def _split(batch: Batch, num_microbatches: int) -> Batch:
         rows = array.shape[0] // num_microbatches
         return jnp.swapaxes(array.reshape(rows, num_microbatches, *array.shape[1:]), 0, 1)
 
-    return jax.tree.map(split, dict(batch))
+    return jax.tree.map(split, batch)
 
 
 def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
     """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `_split` has split."""
-    parts = jnp.swapaxes(jnp.concatenate([first[None], rest]), 0, 1)
+    return _merge(jnp.concatenate([first[None], rest]))
+
+
+def _merge(parts: jax.Array) -> jax.Array:
+    """[microbatches, rows, ...] -> [batch, ...], what `_split` has split."""
+    parts = jnp.swapaxes(parts, 0, 1)
     return parts.reshape(-1, *parts.shape[2:])
 
 

@@ -14,8 +14,13 @@ from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
+from bert_jax.formats.sentence_transformers import (
+    SentenceVectors,
+    read_sentence_vectors,
+    write_sentence_vectors,
+)
 from bert_jax.models import reads_new_words
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import TASKS, find_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
@@ -62,6 +67,7 @@ def open_workdir(workdir: str) -> LoadedModel:
         tokenizer=load_tokenizer(vocabulary, config.data.lowercase, grows),
         vocabulary=read_vocabulary(vocabulary),
         labels=read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else (),
+        sentence_vectors=read_sentence_vectors(workdir),
         step=step,
         missing=untrained_params(workdir),
         new_rows=untrained_rows(workdir),
@@ -98,6 +104,7 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     if TASKS[config.task].head:
         is_regression = config["head.problem_type"] == "regression"
         write_labels(folder, () if is_regression else loaded.labels)
+    write_sentence_vectors(loaded.sentence_vectors, folder, config.model.hidden_size)
     meta = {"config": config.to_dict(), "source": certificate["source"]}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(loaded.params), meta)
@@ -116,6 +123,10 @@ def save_to_workdir(run: Run) -> None:
     write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
     if run.data.labels is not None:
         write_labels(run.workdir, run.data.labels)
+    if find_task(run.config.task).embeds:
+        # Losses read cosines, so that only the directions of vectors are trained.
+        vectors = SentenceVectors(run.config["head.pool"], True, run.config["max_length"])
+        write_sentence_vectors(vectors, run.workdir, run.model.hidden_size)
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:

@@ -143,6 +143,15 @@ def test_a_model_without_a_pooler_has_no_pooled_output(make_workdir):
     assert set(features) == {"input_ids", "attention_mask", "hidden_states"}
 
 
+def test_first_dimensions_are_kept_and_then_scaled(extract):
+    whole = extract(level="sentence", pooling="mean")
+    for found, want in zip(
+        extract(level="sentence", pooling="mean", dimensions=5, normalize=True), whole, strict=True
+    ):
+        part = want["embeddings"][:5]
+        close(found["embeddings"], part / np.linalg.norm(part))
+
+
 # ------------------------------------------------------------------ errors
 
 
@@ -157,6 +166,9 @@ def test_a_model_without_a_pooler_has_no_pooled_output(make_workdir):
         ({"weights": (1.0,)}, "--weights go together"),
         ({"layers": "weighted_sum", "weights": (float("nan"),)}, "not all finite"),
         ({"layers": "all", "level": "sentence"}, "no single vector for a sentence"),
+        ({"dimensions": 8}, "--dimensions=8 is for --level=sentence, not subword"),
+        ({"prompt": "a: "}, "--prompt=a:  is for --level=sentence, not subword"),
+        ({"dimensions": -1, "level": "sentence"}, "--dimensions=-1 must be at least 1, or 0"),
     ],
 )
 def test_an_invalid_choice_is_refused(choice, message):

@@ -136,6 +136,39 @@ def test_vectors_are_made_as_modules_json_says(make_workdir, tmp_path, monkeypat
     write_modules(tmp_path, "Transformer", "Pooling", pooling_mode_weightedmean_tokens=True)
     with pytest.raises(ValueError, match="pools by weightedmean_tokens, which is not done here"):
         FeatureExtractor(predictor, Choice(level="sentence"))
+    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="lasttoken")
+    with pytest.raises(ValueError, match="pools by lasttoken, which is not done here"):
+        FeatureExtractor(predictor, Choice(level="sentence"))
     (tmp_path / "modules.json").write_text("{")
     with pytest.raises(ValueError, match="modules.json is corrupt"):
         FeatureExtractor(predictor, Choice(level="sentence"))
+
+
+def test_prompts_are_texts_or_the_names_of_the_models_own(make_workdir, tmp_path):
+    predictor = open_model(make_workdir(model__num_layers=1))
+    object.__setattr__(predictor.model, "folder", str(tmp_path))
+    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="cls")  # of version 6
+
+    def ids(prompt=""):
+        extractor = FeatureExtractor(predictor, Choice(level="sentence", prompt=prompt))
+        assert extractor.choice.pooling == "cls"
+        return extractor.row(Text("list", "is")).input_ids.tolist()
+
+    def ids_of(text):
+        extractor = FeatureExtractor(predictor, Choice(level="sentence"))
+        return extractor.row(Text(text, "is")).input_ids.tolist()
+
+    assert ids("the ") == ids_of("the list") != ids()
+    with pytest.raises(ValueError, match="--prompt=query is none of the model's prompts .it has n"):
+        ids("query")
+    values = {"prompts": {"query": "is the ", "other": ""}, "default_prompt_name": None}
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(values))
+    assert ids("query") == ids_of("is the list") and ids("other") == ids()
+    default = json.dumps(values | {"default_prompt_name": "query"})
+    (tmp_path / "config_sentence_transformers.json").write_text(default)
+    assert ids() == ids("query")
+    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="cls", include_prompt=False)
+    with pytest.raises(ValueError, match="leaves the tokens of its prompt 'is the ' out of the po"):
+        ids()
+    with pytest.raises(ValueError, match="--dimensions=17 is above the 16 dimensions of a vector"):
+        FeatureExtractor(predictor, Choice(level="sentence", pooling="mean", dimensions=17))

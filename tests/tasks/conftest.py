@@ -10,6 +10,7 @@
 | answers and losses of heads on the device | test_device_side |
 | answers, predictions, scores | test_{classification,tagging,span,multiple_choice} |
 | language models: losses, probabilities, messages | test_{causal,bidirectional}_lm |
+| embeddings: losses by plain loops; cached gradients; scores | test_embedding |
 | fields of config.head | test_heads |
 
 Messages about other settings of tasks are in tests/training/test_finetuning_errors.py.

@@ -91,6 +91,20 @@ CHANGES = {
         {"head.null_answers": True, "head.doc_stride": 8, "metrics": ("f1", "exact")},
     ),
     "multiple_choice": ("multiple_choice", {}),
+    "embedding": (
+        "embedding",
+        {
+            "data.text_a": "sentence1",
+            "data.text_b": "sentence2",
+            "data.label": "score",
+            "head.embedding_loss": "cosent",
+            "head.matryoshka": (4,),
+            "metrics": ("spearman", "pearson"),
+            "microbatch_size": 4,
+            "mesh.fsdp": 2,
+            "mesh.tensor": 2,
+        },
+    ),
 }
 
 
@@ -149,6 +163,7 @@ def files(tmp_path_factory):
         ("tagging", labelled_files.write_words, ".conll"),
         ("span", labelled_files.write_questions, ".json"),
         ("multiple_choice", labelled_files.write_choices, ".csv"),
+        ("embedding", labelled_files.write_pairs, ".tsv"),
     ):
         paths[name] = folder / f"{name}-train{suffix}", folder / f"{name}-eval{suffix}"
         for path, seed, count in zip(paths[name], (0, 1), (NUM_TRAIN, NUM_EVAL), strict=True):

@@ -71,6 +71,17 @@ def write_questions(path, rng, count, least=6, most=26):
     path.write_text(json.dumps(content))
 
 
+def write_pairs(path, rng, count):
+    """Pairs are near, 1, if both have the same metal, and otherwise 0; a third text has another."""
+    metals, rows = ("gold", "silver", "lead"), []
+    for number in range(count):
+        first, other = rng.sample(metals, 2)
+        second, score = (first, 1) if number % 2 else (other, 0)
+        texts = (" ".join(with_words(rng, sign, least=0, most=4)) for sign in (first, second))
+        rows.append((*texts, score))
+    write_rows(path, ("sentence1", "sentence2", "score"), rows)
+
+
 def write_choices(path, rng, count):
     rows = []
     for _ in range(count):

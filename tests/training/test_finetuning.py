@@ -40,6 +40,7 @@ EXPECTED = {
     "crf": (ENTITIES, 0.9, (0, 0), TAGS),
     "span": (("f1", "exact", "best_f1", "best_exact"), 80, (20, 60), []),
     "multiple_choice": (("accuracy",), 0.9, (1 / 3, 0.7), []),
+    "embedding": (("spearman", "pearson", "spearman_dim_4", "pearson_dim_4"), 0.7, (0, 0), []),
 }
 # What is like another run but for the loss, which tests/tasks/test_losses.py computes by hand.
 ALIKE = ("multi_label", "regression", "tagging")

@@ -5,6 +5,7 @@
     JSON with a text and its entities as characters         tagging
     a word and its tag a line, blank lines between          tagging
     columns or fields ending0, ending1, ..., or endings     multiple_choice
+    columns or fields anchor and positive                   embedding
     any other table                                         classification
 
 The columns of a table are known by their usual names, or else by their content;
@@ -54,6 +55,10 @@ _LABELS = (
     *("label", "labels", "class", "category", "sentiment", "target", "intent", "emotion", "topic"),
     *("polarity", "tag", "tags", "score", "rating", "stars", "similarity", "y"),
 )
+# Pairs of texts to embed, which are no labelled pairs; and the names of a third text and of scores.
+_POSITIVES = (("anchor", "positive"), ("query", "positive"))
+_NEGATIVES = ("negative", "hard_negative")
+_SCORES = ("score", "similarity", "similarity_score", "label", "rating")
 _IDS = ("id", "idx", "index", "guid", "uid", "")
 _WORDS, _TAGS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 _SPANS = ("entities", "spans", "label", "labels")
@@ -67,7 +72,7 @@ _MAX_ROWS = 1000
 # A header's cells are names: they are short.
 _MAX_NAME = 40
 
-TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice")
+TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", "embedding")
 
 
 @dataclass(frozen=True)
@@ -176,6 +181,10 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
         raise UserError(
             f"{path} has one column, {_listed(columns)}: labelled examples have a text and a label."
         )
+    pairs = ((_known((a,), columns), _known((b,), columns)) for a, b in _POSITIVES)
+    pair = next((pair for pair in pairs if None not in pair), None)
+    if task == "embedding" or (pair and not task and "data.text_a" not in given):
+        return _of_embeddings(path, columns, given, pair)
     text_a, text_b = _texts(path, columns, given)
     label = given.get("data.label") or _label(path, columns, (text_a, text_b))
     fields: dict[str, Any] = {"data.text_a": str(text_a), "data.text_b": str(text_b)}
@@ -312,6 +321,36 @@ def _of_choices(columns: Mapping[Any, list[Any]], given: Mapping[str, Any]) -> D
         "data.endings": ("endings",) if "endings" in columns else (),
     }
     return Detection("multiple_choice", f"contexts ({context}) and their endings", fields)
+
+
+def _of_embeddings(
+    path: str,
+    columns: Mapping[Any, list[Any]],
+    given: Mapping[str, Any],
+    pair: tuple[Any, Any] | None,
+) -> Detection:
+    """Returns the detection of pairs of texts to embed; `pair` are their columns, if known."""
+    if pair is None or "data.text_a" in given:
+        pair = _texts(path, columns, given)
+    names = list(map(str, pair))
+    if not names[1]:
+        raise UserError(
+            f"{path} has no pairs of texts among {_listed(columns)}: name their columns with"
+            " data.text_a and data.text_b."
+        )
+    fields: dict[str, Any] = {"data.text_a": names[0], "data.text_b": names[1]}
+    if (id := _known(_IDS[:-1], columns)) and "data.id" not in given:
+        fields["data.id"] = id
+    label = given.get("data.label") or _known(_SCORES, columns)
+    if label and all(map(is_number, _strings(columns.get(parse_column(str(label)), [""])))):
+        fields |= {"data.label": str(label), "head.embedding_loss": "cosent"}
+        fields["metrics"] = ("spearman", "pearson")
+        what = f"pairs of texts ({names[0]}, {names[1]}) and their scores ({label})"
+        return Detection("embedding", what, fields)
+    if negative := _known(_NEGATIVES, columns):
+        fields["data.negative"] = str(negative)
+        names.append(str(negative))
+    return Detection("embedding", f"texts to embed ({', '.join(names)})", fields)
 
 
 # ------------------------------------------------------------------ values

@@ -1,4 +1,6 @@
-"""Encodes texts and pairs, a row each or one for each window, and contexts with several endings.
+"""Encodes texts and pairs, a row each or one for each window; a sequence each of others.
+
+These are the endings of a context, and texts to embed.
 
 Texts are for classification, multi-label classification and regression. The sequences of an example
 with endings, [CLS] context [SEP] start ending [SEP], are scored together (paper, section 4.4).
@@ -123,6 +125,50 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
             f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
         )
     return [number]
+
+
+def encode_separately(
+    examples: Iterable[TextExample], tokenizer: Tokenizer, max_sequence_length: int, counts: Counter
+) -> GroupedRows:
+    """Encodes the texts of each example as sequences of their own, truncated at the end.
+
+    Args:
+      examples: read once; all have two texts, or all have a third one, `negative`.
+      tokenizer: any.
+      max_sequence_length: maximum number of tokens of a text, special tokens included.
+      counts: receives `texts_truncated` and `tokens_cut_off`.
+
+    Returns:
+      Rows with the fields `text_ids`, int32[rows, texts], equal for equal texts; `scores`,
+      float32[rows], 0 where there is none; and `weights`, float32[rows] of 1.
+
+    Raises:
+      UserError: naming the place, for a score that is no finite number; there are no examples.
+    """
+    writer = SequenceWriter(tokenizer, max_sequence_length)
+    numbers: dict[str, int] = {}
+    text_ids, scores = array("i"), array("f")
+    for example in examples:
+        for text in (example.text_a, example.text_b, example.negative):
+            if text is None:
+                continue
+            cut = writer.add_truncated(tokenizer.encode(text))
+            counts["texts_truncated"] += cut > 0
+            counts["tokens_cut_off"] += cut
+            text_ids.append(numbers.setdefault(text, len(numbers)))
+        scores.extend(_numbers(example, None, "regression"))
+    rows = len(scores)
+    sequences = writer.finish()
+    return GroupedRows(
+        sequences=sequences,
+        example=np.arange(rows, dtype=np.int32),
+        fields={
+            "text_ids": flat(text_ids).reshape(rows, -1),
+            "scores": flat(scores),
+            "weights": np.ones(rows, np.float32),
+        },
+        starts=len(text_ids) // rows * np.arange(rows + 1),
+    )
 
 
 def encode_choices(

@@ -19,8 +19,9 @@ class TextExample:
     """A text or a pair of texts, and its labels.
 
     Attributes:
-      labels: one class, any number of classes (multi-label), or a number as text (regression);
-        None: not labelled.
+      labels: one class, any number of classes (multi-label), or a number as text (regression, the
+        score of a pair); None: not labelled.
+      negative: for embeddings, a third text, which is not to be near the first one.
     """
 
     where: str
@@ -28,6 +29,7 @@ class TextExample:
     text_a: str
     text_b: str | None = None
     labels: tuple[str, ...] | None = None
+    negative: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

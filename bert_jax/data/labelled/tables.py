@@ -57,6 +57,7 @@ class Columns:
       separator: separator of several labels in the label's column (multi-label); None: it has one.
       id: column of the ids; None: the number of the row is the id.
       keep: (column, value): only rows with that value are read.
+      negative: column of `TextExample.negative`; None: there is none.
     """
 
     text_a: str | int
@@ -65,6 +66,7 @@ class Columns:
     separator: str | None = None
     id: str | int | None = None
     keep: tuple[str, str] | None = None
+    negative: str | int | None = None
 
     def __post_init__(self):
         kinds = {type(name) for name in self.names(labelled=True)}
@@ -81,7 +83,7 @@ class Columns:
     def names(self, labelled: bool) -> tuple[str | int, ...]:
         """Returns the columns that every row must have."""
         label = self.label if isinstance(self.label, tuple) else (self.label,)
-        names = (self.text_a, self.text_b, self.id, *(self.keep or ())[:1])
+        names = (self.text_a, self.text_b, self.negative, self.id, *(self.keep or ())[:1])
         return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
 
     def are_in(self, cells: Sequence[str]) -> bool:
@@ -249,10 +251,14 @@ def _example(
     text_b = None
     if columns.text_b is not None:
         text_b = text_field(row, columns.text_b, "data.text_b", where)
-    counts["empty_texts"] += not text_a.strip() or (text_b is not None and not text_b.strip())
+    negative = None
+    if columns.negative is not None:
+        negative = text_field(row, columns.negative, "data.negative", where)
+    texts = (text_a, text_b, negative)
+    counts["empty_texts"] += any(text is not None and not text.strip() for text in texts)
     id = default_id if columns.id is None else field(row, columns.id, "its id", where)
     labels = _labels(row, columns, where, counts) if labelled else None
-    return TextExample(where, str(id), text_a, text_b, labels)
+    return TextExample(where, str(id), text_a, text_b, labels, negative)
 
 
 def _labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...]:

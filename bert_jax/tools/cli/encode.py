@@ -44,6 +44,8 @@ FLAGS = (
     Flag("word", "", "Word: first or mean of its pieces (default: mean)."),
     Flag("pooling", "", "Sentence: mean or max of all, or cls (default: the model's, else mean)."),
     Flag("normalize", None, "Scale each vector to length 1 (default: as the model says)."),
+    Flag("prompt", "", "Text before each text, or the name of a prompt of the model."),
+    Flag("dimensions", 0, "Sentence: first dimensions to keep; 0: all.", minimum=0),
     Flag("truncate", False, "Cut off the end of texts that are too long."),
     Flag("windows", False, "Read texts that are too long in overlapping windows."),
     Flag("stride", 0, "Tokens between the starts of windows; 0: half of a window.", minimum=0),
@@ -102,6 +104,8 @@ def _choice(flags: argparse.Namespace) -> Choice:
         normalize=flags.normalize,
         long=long,
         stride=flags.stride,
+        prompt=flags.prompt,
+        dimensions=flags.dimensions,
         exact="dtype" in flags.overrides,
     )
 

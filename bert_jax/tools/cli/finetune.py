@@ -5,11 +5,11 @@
     python -m bert_jax finetune train.conll --model=MODEL --config.epochs=5
 
 The file is a table (CSV, TSV, JSON lines) with a column of texts and one of labels, words with tags
-(CoNLL, JSON lines), or questions (SQuAD). Its task, columns and kind of labels are found out and
-printed, and so are the settings, which follow from the model and the number of examples, with their
-reasons. Without --evaluate, a stratified tenth of the file is held out. MODEL is a workdir, or a
-folder of Hugging Face, google-research/bert, bilm-tf or OpenAI. The same command continues a run
-that was stopped.
+(CoNLL, JSON lines), questions (SQuAD), or pairs of texts to embed (anchor, positive). Its task,
+columns and kind of labels are found out and printed, and so are the settings, which follow from the
+model and the number of examples, with their reasons. Without --evaluate, a stratified tenth of the
+file is held out. MODEL is a workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or
+OpenAI. The same command continues a run that was stopped.
 """
 
 import argparse
@@ -32,6 +32,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     prepare_process(flags.compilation_cache)
     from bert_jax.plans import default_workdir, plan_finetuning
+    from bert_jax.tasks import find_task
     from bert_jax.tools.doctor.data import check_labelled, check_rate
     from bert_jax.training.open import open_run
 
@@ -47,5 +48,6 @@ def run(flags: argparse.Namespace) -> None:
         if finding.level != "ok":
             print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
     train_and_report(plan.config, workdir)
-    print(f"use it     python -m bert_jax predict FILE --model={workdir}")
+    command = "encode" if find_task(plan.config.task).embeds else "predict"
+    print(f"use it     python -m bert_jax {command} FILE --model={workdir}")
     print(f"           python -m bert_jax serve --model={workdir}")

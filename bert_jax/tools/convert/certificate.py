@@ -25,6 +25,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
     """
     checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
     assert checkpoint and report  # a workdir has none
+    vectors = loaded.sentence_vectors.describe()
     own = sum(array.size for array in as_stored(loaded).params.values())
     return {
         "source": shown(checkpoint.path),
@@ -43,7 +44,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
         "parameters": own,
         "fresh_parameters": sum(array.size for array in params.values()) - own,
         "weights_sha256": weights_sha256(params),
-        "notes": list(checkpoint.notes),
+        "notes": [*checkpoint.notes, *([vectors] if vectors else [])],
         "labels": list(checkpoint.labels),
         "comparison": comparison,
     }

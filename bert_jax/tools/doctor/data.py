@@ -229,8 +229,9 @@ def _label(example: Any) -> tuple[Any, ...]:
 
 
 def _golds(example: Any) -> Iterable[Any]:
-    """Returns the tags of an example, or its label as one value."""
-    return getattr(example, "tags", None) or (_label(example),)
+    """Returns the tags of an example, or its label as one value; () if it has none."""
+    label = _label(example)
+    return getattr(example, "tags", None) or (() if label == (None,) else (label,))
 
 
 def _content(example: Any) -> tuple[Any, ...]:

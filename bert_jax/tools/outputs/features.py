@@ -82,7 +82,7 @@ def _array_specs(extractor: FeatureExtractor, sizes: np.ndarray) -> dict[str, Ar
         "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
     }
     if choice.level == "sentence":
-        specs["embeddings"] = ArraySpec((texts, size), 0, np.float32)
+        specs["embeddings"] = ArraySpec((texts, choice.dimensions or size), 0, np.float32)
     else:
         rows = words if choice.level == "word" else tokens
         specs["hidden_states"] = ArraySpec((layers, texts, rows, size), 1, np.float32)

@@ -19,7 +19,7 @@ def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
         case {"labels": labels, "probabilities": probabilities}:
             found = ", ".join(f"{label} {probabilities[label]:.1%}" for label in labels)
             yield f"  {found or 'none'}   {text}"
-        case {"value": value}:
+        case {"similarity": value} | {"value": value}:
             yield f"{value:10.4f}   {text}"
         case {"choice": choice, "ending": ending, "probabilities": probabilities}:
             yield f"\n{example.context}"

@@ -19,6 +19,7 @@ _DEFAULTS = (
     defaults.tagging,
     defaults.span,
     defaults.multiple_choice,
+    defaults.embedding,
 )
 
 

@@ -106,6 +106,40 @@ def test_other_tasks_are_known_by_the_form_of_their_files(tmp_path, name, conten
     assert found(detect(str(path), {}), "data.label", "head.entities") == expected
 
 
+@pytest.mark.parametrize(
+    "header, row, task, expected",
+    [
+        ("anchor\tpositive", "a b\tc d", "", ("anchor", "positive", None, None)),
+        ("id\tAnchor\tPositive\tnegative", "1\ta\tb\tc", "",
+         ("Anchor", "Positive", None, "negative")),
+        ("query\tpositive\tscore", "a\tb\t0.5", "", ("query", "positive", "score", None)),
+        ("sentence1\tsentence2\tscore", "a\tb\t3", "embedding",
+         ("sentence1", "sentence2", "score", None)),
+        ("sentence1\tsentence2\tlabel", "a\tb\tneutral", "embedding",
+         ("sentence1", "sentence2", None, None)),
+    ],
+)  # fmt: skip
+def test_pairs_of_texts_are_to_embed(tmp_path, header, row, task, expected):
+    path = tmp_path / "a.tsv"
+    path.write_text(csv(header, [row]))
+    detection = detect(str(path), {}, task)
+    assert found(detection, *COLUMNS, "data.negative") == ("embedding", *expected)
+    assert detection.fields.get("head.embedding_loss") == (expected[2] and "cosent")
+    assert detection.fields.get("data.id") == ("id" if header.startswith("id") else None)
+
+
+def test_scored_pairs_are_numbers_unless_embeddings_are_asked_for(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text(csv("sentence1\tsentence2\tscore", ["a\tb\t0.5", "c\td\t1.5"]))
+    assert detect(str(path), {}).task == "regression"
+    assert detect(str(path), {}, "embedding").task == "embedding"
+    path.write_text(csv("anchor\tpositive", ["a b\tx", "c d\ty"]))
+    assert detect(str(path), {"data.text_a": "anchor"}).task == "classification"
+    path.write_text(csv("text\tlabel", ["a b\tx", "c d\ty"]))
+    with pytest.raises(UserError, match="has no pairs of texts among 'text', 'label': name their"):
+        detect(str(path), {}, "embedding")
+
+
 def test_columns_without_a_use_are_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("text,label,author", [f"{LONG},x,Ann", f"{SHORT},y,Bob"]))

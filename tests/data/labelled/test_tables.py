@@ -78,6 +78,12 @@ LISTS = [{"a": "x", "label": ["p", "q"]}, {"a": "y", "label": []}]
         ),
         ("index\ta\tlabel\n7\tx\t1\n", Columns("a", None, "label", id="index"), ["7: x -> 1"], {}),
         (
+            "a\tb\tc\nx\ty\t\n",
+            Columns("a", "b", "a", negative="c"),
+            ["0: x | y -> x"],
+            {"empty_texts": 1},
+        ),
+        (
             "language\ta\tlabel\nen\tx\t1\nzh\ty\t0\n",
             Columns("a", label="label", keep=("language", "zh")),
             ["0: y -> 0"],
@@ -95,6 +101,15 @@ def test_labels_are_not_looked_at_where_they_are_not_wanted(read, tmp_path):
     for content in ("a\tb\nx\ty\n", "a\tb\tlabel\nx\ty\t\n"):
         (example,), _ = read(content, labelled=False)
         assert example == TextExample(f"{tmp_path}/file.tsv, line 2", "0", "x", "y", None)
+
+
+def test_a_third_text_is_read(read, tmp_path):
+    columns = Columns("a", "b", negative="c")
+    (example,), _ = read("c\tb\ta\nz\ty\tx\n", columns, labelled=False)
+    where = f"{tmp_path}/file.tsv, line 2"
+    assert example == TextExample(where, "0", "x", "y", None, "z")
+    with pytest.raises(ValueError, match=r"no column 'c' \(data.negative\)"):
+        read("a\tb\nx\ty\n", columns, labelled=False)
 
 
 TRICKY = [

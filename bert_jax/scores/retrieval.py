@@ -1,0 +1,56 @@
+"""Scores of retrieval, where each query has one correct candidate, from its rank.
+
+Candidates are ordered by the cosine of their vectors with the query's. The rank of the correct one
+is the number of candidates with at least its cosine, so that equal vectors have no advantage.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+# Queries whose cosines with all candidates are in memory at a time.
+_QUERIES = 1024
+# Ranks of the correct candidates, int[queries] from 1 -> score.
+METRICS: dict[str, Callable[[np.ndarray], float]] = {
+    "mrr_at_10": lambda ranks: float(np.where(ranks <= 10, 1 / ranks, 0).mean()),
+    # The ideal order has the only relevant candidate first, so that its gain is 1.
+    "ndcg_at_10": lambda ranks: float(np.where(ranks <= 10, 1 / np.log2(1 + ranks), 0).mean()),
+    "accuracy": lambda ranks: float((ranks == 1).mean()),
+    "recall_at_10": lambda ranks: float((ranks <= 10).mean()),
+}
+
+
+def rank_pairs(
+    anchors: Sequence[str], positives: Sequence[str], first: np.ndarray, second: np.ndarray
+) -> np.ndarray:
+    """Returns int64[pairs], the rank of each anchor's own positive among all distinct positives.
+
+    Not counted are other positives of an equal anchor, which are as good, and a positive with the
+    text of the anchor itself.
+
+    Args:
+      anchors, positives: the two texts of each pair.
+      first, second: float[pairs, features], their vectors.
+    """
+    numbers = {text: number for number, text in enumerate(dict.fromkeys(positives))}
+    own = np.array([numbers[text] for text in positives])
+    places = np.unique(own, return_index=True)[1]
+    queries, candidates = unit(first), unit(second[places])
+    left_out = {text: {numbers[text]} if text in numbers else set() for text in anchors}
+    for anchor, number in zip(anchors, own.tolist(), strict=True):
+        left_out[anchor].add(number)
+    ranks = np.empty(len(own), np.int64)
+    for start in range(0, len(own), _QUERIES):
+        part = slice(start, start + _QUERIES)
+        cosines = queries[part] @ candidates.T
+        correct = np.take_along_axis(cosines, own[part, None], axis=1)
+        is_before = cosines >= correct
+        for row, anchor in enumerate(anchors[part]):
+            is_before[row, list(left_out[anchor])] = False
+        ranks[part] = 1 + is_before.sum(axis=1)
+    return ranks
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    """Returns vectors, float[..., features], scaled to length 1; zeros stay zeros."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)

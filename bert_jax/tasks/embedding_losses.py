@@ -1,0 +1,95 @@
+"""Losses of text embeddings; all read cosines.
+
+in_batch            -log softmax(cosines of an anchor with all positives and negatives of the
+                    batch / temperature)[its positive]: multiple negatives ranking (Henderson et
+                    al. 2017, arXiv 1705.00652), InfoNCE (van den Oord et al. 2018, 1807.03748)
+in_batch_symmetric  the mean of it and of the same from positives to anchors (Radford et al.
+                    2021, arXiv 2103.00020)
+cosent              log(1 + sum of exp((cosine_i - cosine_j) / temperature) over all pairs i, j
+                    with score_i < score_j) (Su 2022, kexue.fm/archives/8847)
+cosine_mse          squared difference of the cosine and the score (Reimers and Gurevych 2019,
+                    arXiv 1908.10084)
+"""
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.models.model import Batch
+from bert_jax.models.task_heads import IMPOSSIBLE
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy, weighted_sums
+
+# Those that read the scores of pairs, which the others have not.
+SCORED = ("cosent", "cosine_mse")
+# Of a squared length, for vectors of padding.
+_SMALLEST = 1e-24
+
+
+def embedding_loss(
+    name: str, kind: str, vectors: jax.Array, batch: Batch, temperature: float
+) -> Sums:
+    """Returns `NAME_loss` of a whole batch, and `NAME_accuracy` for pairs without scores.
+
+    Args:
+      name: name of the results.
+      kind: a loss of the list above.
+      vectors: float32[batch, texts, features]: anchor, positive and, if there is one, a negative.
+      batch: int32[batch, texts] `text_ids`, equal for equal texts; float32[batch] `scores` and
+        `weights`, 0 for rows of padding.
+      temperature: cosines are divided by it.
+    """
+    square = jnp.sum(vectors**2, axis=-1, keepdims=True)
+    vectors = vectors * jax.lax.rsqrt(jnp.maximum(square, _SMALLEST))
+    if kind in SCORED:
+        cosines = jnp.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
+        if kind == "cosent":
+            return {f"{name}_loss": _cosent(cosines / temperature, batch)}
+        weights = batch["weights"]
+        squares = (cosines - batch["scores"]) ** 2
+        return {f"{name}_loss": Sum((squares * weights).sum(), weights.sum())}
+
+    # The candidates are the positives of all rows, then their negatives.
+    candidates = jnp.swapaxes(vectors[:, 1:], 0, 1).reshape(-1, vectors.shape[-1])
+    products = jnp.matmul(vectors[:, 0], candidates.T, precision=jax.lax.Precision.HIGHEST)
+    logits, related = products / temperature, _related(batch["text_ids"])
+    losses, hits = _contrast(logits, related, batch["weights"])
+    if kind == "in_batch_symmetric":
+        rows = len(logits)
+        backward, _ = _contrast(logits[:, :rows].T, related[:, :rows].T, batch["weights"])
+        losses = (losses + backward) / 2
+    return weighted_sums(name, losses, hits, batch["weights"])
+
+
+def _contrast(
+    logits: jax.Array, related: jax.Array, weights: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """float32[batch] losses and hits, of which candidate of float32[batch, candidates] is it.
+
+    The correct candidate of a row has the row's number; `related`, bool[batch, candidates], and
+    those of padding are no negatives.
+    """
+    rows, columns = logits.shape
+    is_absent = jnp.tile(weights == 0, columns // rows)
+    is_own = jnp.eye(rows, columns, dtype=bool)
+    logits = jnp.where((related | is_absent) & ~is_own, IMPOSSIBLE, logits)
+    return cross_entropy(logits, jnp.arange(rows, dtype=jnp.int32))
+
+
+def _related(text_ids: jax.Array) -> jax.Array:
+    """bool[batch, candidates], which candidates are as good for an anchor as its own positive.
+
+    They are equal to its positive or to the anchor itself, or positives of an equal anchor.
+    """
+    anchors, positives = text_ids[:, 0, None], text_ids[:, 1, None]
+    candidates = text_ids[:, 1:].T.reshape(1, -1)
+    is_equal = (candidates == positives) | (candidates == anchors)
+    shared = anchors == anchors.T
+    return is_equal | jnp.pad(shared, ((0, 0), (0, candidates.shape[1] - len(shared))))
+
+
+def _cosent(cosines: jax.Array, batch: Batch) -> Sum:
+    """The loss of a batch, with the weight of its rows."""
+    scores, weights = batch["scores"], batch["weights"]
+    is_pair = (scores[:, None] < scores) & (weights[:, None] * weights > 0)
+    differences = jnp.where(is_pair, cosines[:, None] - cosines, IMPOSSIBLE)
+    loss = jax.nn.logsumexp(jnp.append(differences.ravel(), 0.0))
+    return Sum(loss * weights.sum(), weights.sum())
