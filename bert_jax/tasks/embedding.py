@@ -162,8 +162,10 @@ class EmbeddingData(Labelled):
             part = [{"vectors": answer["vectors"][:, :size]} for answer in answers]
             predictions = self.collect(rows.examples, rows.rows, part)
             if not self.has_scores:
-                texts = zip(*((e.text_a, e.text_b) for e in rows.examples), strict=True)
-                ranks = retrieval.rank_pairs(*texts, _vectors(part, 0), _vectors(part, 1))
+                anchors = [example.text_a for example in rows.examples]
+                positives = [example.text_b for example in rows.examples]
+                vectors = _vectors(part, 0), _vectors(part, 1)
+                ranks = retrieval.rank_pairs(anchors, positives, *vectors)
                 for prediction, rank in zip(predictions, ranks.tolist(), strict=True):
                     prediction["rank"] = rank
             suffix = f"_dim_{size}" if size else ""

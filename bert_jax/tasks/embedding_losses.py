@@ -68,7 +68,7 @@ def _contrast(
     those of padding are no negatives.
     """
     rows, columns = logits.shape
-    is_absent = jnp.tile(weights == 0, columns // rows)
+    is_absent = jnp.tile(weights == 0, columns // rows)[None]
     is_own = jnp.eye(rows, columns, dtype=bool)
     logits = jnp.where((related | is_absent) & ~is_own, IMPOSSIBLE, logits)
     return cross_entropy(logits, jnp.arange(rows, dtype=jnp.int32))
@@ -89,7 +89,7 @@ def _related(text_ids: jax.Array) -> jax.Array:
 def _cosent(cosines: jax.Array, batch: Batch) -> Sum:
     """The loss of a batch, with the weight of its rows."""
     scores, weights = batch["scores"], batch["weights"]
-    is_pair = (scores[:, None] < scores) & (weights[:, None] * weights > 0)
-    differences = jnp.where(is_pair, cosines[:, None] - cosines, IMPOSSIBLE)
+    is_pair = (scores[:, None] < scores[None]) & (weights[:, None] * weights[None] > 0)
+    differences = jnp.where(is_pair, cosines[:, None] - cosines[None], IMPOSSIBLE)
     loss = jax.nn.logsumexp(jnp.append(differences.ravel(), 0.0))
     return Sum(loss * weights.sum(), weights.sum())

@@ -100,9 +100,8 @@ CHANGES = {
             "head.embedding_loss": "cosent",
             "head.matryoshka": (4,),
             "metrics": ("spearman", "pearson"),
-            "microbatch_size": 4,
-            "mesh.fsdp": 2,
-            "mesh.tensor": 2,
+            "global_batch_size": 16,
+            "microbatch_size": 8,
         },
     ),
 }

@@ -15,7 +15,7 @@ from bert_jax.formats.sentence_transformers import (
     write_sentence_vectors,
 )
 from bert_jax.tools.convert import conversions
-from bert_jax.training.workdir import open_workdir
+from bert_jax.training.workdir import open_workdir, write_labels
 from tests.tools.convert.conftest import SIZES
 from tests.tools.convert.hf_folders import from_hf, read_certificate
 
@@ -49,6 +49,7 @@ def test_sentence_transformers_computes_our_vectors(
     )
     params = {path: array for path, array in with_heads.items() if path.startswith("bert/")}
     workdir = make_workdir(params=params, task="embedding", head__pool=pooling)
+    write_labels(str(workdir), ())
     vectors = SentenceVectors(pooling, normalize, 8, "", PROMPTS)
     write_sentence_vectors(vectors, str(workdir), 16)
     ours = bert_jax.load(workdir, dtype="float32")
@@ -56,17 +57,17 @@ def test_sentence_transformers_computes_our_vectors(
     conversions.convert(str(tmp_path / "exported"), str(tmp_path / "imported"), compare=False)
     assert open_workdir(str(tmp_path / "imported")).sentence_vectors == vectors
     conversions.to_huggingface(str(tmp_path / "imported"), str(tmp_path / "again"), compare=False)
-    for folder in ("exported", "again"):
-        theirs = library.SentenceTransformer(str(tmp_path / folder), device="cpu")
-        assert theirs.prompts.items() >= PROMPTS.items()
-        for prompt in ("", "query"):
-            found = ours.encode(TEXTS, long="truncate", prompt=prompt)
-            wanted = theirs.encode(TEXTS, prompt_name=prompt or None)
-            np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
-            kept = ours.encode(TEXTS, long="truncate", prompt=prompt, dimensions=5, normalize=True)
-            options = {"prompt_name": prompt or None, "truncate_dim": 5}
-            wanted = theirs.encode(TEXTS, **options, normalize_embeddings=True)
-            np.testing.assert_allclose(kept, wanted, atol=1e-5, rtol=0)
+    for file in ("modules.json", "1_Pooling/config.json", "config_sentence_transformers.json"):
+        folders = (tmp_path / "exported", tmp_path / "again")
+        assert len({(folder / file).read_bytes() for folder in folders}) == 1
+    theirs = library.SentenceTransformer(str(tmp_path / "again"), device="cpu")
+    assert theirs.prompts.items() >= PROMPTS.items()
+    found, wanted = ours.encode(TEXTS, long="truncate"), theirs.encode(TEXTS)
+    np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
+    found = ours.encode(TEXTS, long="truncate", prompt="query", dimensions=5, normalize=True)
+    theirs.truncate_dim = 5
+    wanted = theirs.encode(TEXTS, prompt_name="query", normalize_embeddings=True)
+    np.testing.assert_allclose(found, wanted, atol=1e-5, rtol=0)
 
 
 def test_a_module_that_is_not_known_is_said_to_be_left_out(save, capsys):
