@@ -111,6 +111,11 @@ class EmbeddingData(Labelled):
             raise UserError(
                 f"head.embedding_loss={loss!r} reads no negatives: set config.data.negative=''."
             )
+        if data.long_texts != "truncate":
+            raise UserError(
+                f"data.long_texts={data.long_texts!r} is not for embeddings: set it to truncate;"
+                " `encode` reads long texts in windows."
+            )
         check_metrics(
             config.metrics,
             _CORRELATIONS if loss in SCORED else retrieval.METRICS,

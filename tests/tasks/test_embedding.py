@@ -282,6 +282,11 @@ def test_texts_are_encoded_one_by_one(tokenizer):
         ("scored", {"head.embedding_loss": "in_batch"}, "'in_batch' reads no scores of pairs, and"),
         ("scored", {"data.negative": "x"}, "'cosent' reads no negatives: set config.data.negative"),
         ("scored", {"metrics": ("accuracy",)}, "'accuracy' is none of spearman, pearson"),
+        (
+            "pairs",
+            {"data.long_texts": "windows"},
+            "'windows' is not for embeddings: set it to trun",
+        ),
         ("pairs", {"head.pooler": True}, "head.pooler=True: the vector of a text is pooled"),
         ("pairs", {"head.layers": "sum_all"}, "head.layers='sum_all': the vector of a text is"),
         ("pairs", {"head.pool": "last"}, "head.pool='last' must be one of mean, max, cls here"),
