@@ -147,9 +147,11 @@ def test_general_text_is_evaluated_and_replayed(source, tmp_path, capsys):
 def test_a_phase_of_next_tokens_trains_the_same_parameters(source, tmp_path):
     text = write_text(tmp_path / "text.txt", WORDS)
     phases = ((32, 0.5, "causal_lm"), (32, 0.5))
-    given = FIELDS | {"phases": phases}
+    given = FIELDS | {"phases": phases, "data.dir": str(tmp_path / "data")}
     plan = plan_adaptation(source, text, "", str(tmp_path / "whole"), given)
     result = train(plan.config, str(tmp_path / "whole"))
+    # Another run on the same data, which have the vocabulary of the model.
+    plan = plan_adaptation(source, text, "", str(tmp_path / "parts"), given)
     for stop in (1, 2):
         train_until(stop, plan.config, tmp_path / "parts")
     train(plan.config, str(tmp_path / "parts"))

@@ -97,7 +97,7 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
     if extra := fields.get("data.extra_tokens"):
         size = len(tokenizer.pieces) + count_extra_tokens(extra, tokenizer)
         found["model.vocab_size"] = max(model["vocab_size"], size)
-    elif _fingerprint_of(data_dir) == tokenizer.fingerprint:
+    elif _is_vocabulary_of(data_dir, fields["data.vocab"], tokenizer):
         del found["data.vocab"]
     return _changed(with_model(fields, model, explicit), found, explicit)
 
@@ -174,8 +174,11 @@ def _check_same_vocabulary(fields: Fields, tokenizer: Tokenizer, vocab: str) -> 
         )
 
 
-def _fingerprint_of(data_dir: str) -> str:
-    """Returns the fingerprint of the tokenizer of prepared data; empty if there is none."""
+def _is_vocabulary_of(data_dir: str, vocab: str, tokenizer: Tokenizer) -> bool:
+    """Whether prepared data have this tokenizer, and `vocab` as data.vocab: trained, or given."""
     if not os.path.isfile(os.path.join(data_dir, MANIFEST)):
-        return ""
-    return Manifest.load(data_dir).content["tokenizer"]["fingerprint"]
+        return False
+    content = Manifest.load(data_dir).content
+    was_trained = content["settings"]["vocab"].startswith("train:")
+    is_same = content["tokenizer"]["fingerprint"] == tokenizer.fingerprint
+    return is_same and was_trained == vocab.startswith("train:")
