@@ -416,7 +416,7 @@ def test_fields_that_prose_names_exist(name):
     fields = all_fields()
     groups = "checkpoint|data|eval|head|log|mesh|model|optimizer"
     pattern = rf"(?:--config\.([\w.]+)|((?:{groups})\.\w+))(?:=.*)?"
-    files = {"model.safetensors", "model.stablehlo", "model.json"}
+    files = {"model.safetensors", "model.stablehlo", "model.onnx", "model.json"}
     found = [re.fullmatch(pattern, code) for code in inline_code(name) if code not in files]
     named = {match[1] or match[2] for match in found if match} - {"FIELD"}
     assert named - fields == set()

@@ -54,7 +54,10 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     params, left_out = _choose_params(model, name)
     table = NAMES[model.config.model.name][_FORMAT]
     tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
-    files = {"config.json": _json_text(_config(model, name, family)), **_tokenizer(model, family)}
+    files = {
+        "config.json": _json_text(_config(model, name, family)),
+        **tokenizer_files(model, family.reads_pairs, family.frames_text),
+    }
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
     write_safetensors(folder / "model.safetensors", tensors)
@@ -198,8 +201,12 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
 # ------------------------------------------------------------------ tokenizer files
 
 
-def _tokenizer(model: LoadedModel, family: Family) -> dict[str, str]:
+def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
     """Returns the content of each tokenizer file, by name, apart from vocab.txt or vocab.model.
+
+    Args:
+      model: the model.
+      reads_pairs, frames_text: see `Family`.
 
     Raises:
       UserError: the run's vocabulary has no tokenizer.json.
@@ -209,9 +216,9 @@ def _tokenizer(model: LoadedModel, family: Family) -> dict[str, str]:
         return _gpt_files(model, length)
     tokenizer = tokenizer_json(model.tokenizer, content)
     settings = tokenizer_config(model.tokenizer, length)
-    if not family.frames_text:  # text to be continued does not end in [SEP]
+    if not frames_text:  # text to be continued does not end in [SEP]
         tokenizer["post_processor"] = None
-    if not family.reads_pairs:
+    if not reads_pairs:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
         # ModernBERT's classes refuse them.
         settings["model_input_names"].remove("token_type_ids")

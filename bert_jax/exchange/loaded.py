@@ -79,6 +79,18 @@ def check_heads(loaded: LoadedModel) -> None:
         )
 
 
+def portable_encoder(config: RunConfig) -> EncoderConfig:
+    """Returns the encoder in float32, with an attention that lowers on all platforms."""
+    portable = {
+        "attention": "einsum",
+        "remat": False,
+        "scan_layers": False,
+        "last_layer_predicted_only": False,
+    }
+    values = {f"model.{name}": portable[name] for name in portable}
+    return config.replace({"dtype": "float32", **values}).model
+
+
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
     """Returns the encoder's module with the heads of its pre-training."""
     if model.has_directions:

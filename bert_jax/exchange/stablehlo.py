@@ -18,7 +18,7 @@ import numpy as np
 
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.loaded import LoadedModel, check_heads
+from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.causal_lm import CausalLMModel
@@ -60,15 +60,7 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _portable_model(config: RunConfig, reads_forward: bool) -> PortableModel:
-    """Returns the model in float32, with an attention that lowers on all platforms."""
-    portable = {
-        "attention": "einsum",
-        "remat": False,
-        "scan_layers": False,
-        "last_layer_predicted_only": False,
-    }
-    values = {f"model.{name}": portable[name] for name in portable}
-    model = config.replace({"dtype": "float32", **values}).model
+    model = portable_encoder(config)
     return CausalLMModel(model) if reads_forward else PreTrainingModel(model, model.next_sentence)
 
 

@@ -56,7 +56,7 @@ class FeatureExtractor:
         """
         self.model = predictor.model
         check_layers(choice, self.model.encoder)
-        self.choice, self.max_length = _decide(choice, self.model)
+        self.choice, self.max_length = decide(choice, self.model)
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
         self._predictor = predictor
         # Of windows, the hidden states of the text are put together before they are pooled.
@@ -185,7 +185,7 @@ class FeatureExtractor:
                 return {}
 
 
-def _decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
+def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
     """Returns a choice with its pooling and scaling, and the tokens of the longest text."""
     longest = model.encoder.max_position_embeddings
     if choice.level != "sentence":

@@ -23,6 +23,7 @@ from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.infilling import Infiller, Rounds
 from bert_jax.inference.loading import TrainedModel, load_model
+from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
@@ -308,22 +309,29 @@ class Model:
         reader = self._attention(top_k)
         return reader.read(reader.encode(next(iter(_texts([text])))))
 
-    def export(self, form: str, folder: str | os.PathLike) -> dict[str, Any]:
+    def export(self, form: str, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.
 
         Args:
-          form: "huggingface", which transformers loads, or "stablehlo", which needs only jax.
+          form: "huggingface", which transformers loads, "stablehlo", which needs only jax, or
+            "onnx", for onnxruntime and others.
           folder: new or empty.
+          choices: for "onnx", the arguments of `onnx_export.export_onnx`: `output` ("task",
+            "vectors"), `int8`, `evaluate`, `max_loss`.
 
         Returns:
           Facts about the export.
 
         Raises:
-          UserError: the folder is not empty, or the form cannot express this model.
+          UserError: the folder is not empty, the form cannot express this model, or int8 is worse
+            than `max_loss` allows.
 
         >>> model.export("huggingface", "exported")
+        >>> model.export("onnx", "exported-int8", int8=True, evaluate="texts.txt")
         """
-        return export(open_model(self.folder), form, folder)
+        if form == "onnx":
+            return export_onnx(self._loaded, folder, **choices)
+        return export(open_model(self.folder), form, folder, **choices)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
         predictor = self._tasks(top_k)

@@ -6,6 +6,7 @@
     python -m bert_jax convert from_bilm DIR OUT          folder of bilm-tf (ELMo) -> workdir
     python -m bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
     python -m bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
+    python -m bert_jax convert to_onnx MODEL OUT          model -> folder for onnxruntime
     python -m bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
     python -m bert_jax convert verify A B                 differences between two models' outputs
 
@@ -61,6 +62,17 @@ def to_stablehlo(flags: argparse.Namespace) -> None:
     to_stablehlo(flags.workdir, os.path.normpath(flags.out))
 
 
+def to_onnx(flags: argparse.Namespace) -> None:
+    """Makes a folder for onnxruntime.
+
+    python -m bert_jax convert to_onnx RUN FOLDER
+    """
+    from bert_jax.tools.convert.conversions import to_onnx
+
+    choices = {name: getattr(flags, name) for name in ("output", "int8", "evaluate", "max_loss")}
+    to_onnx(flags.model, os.path.normpath(flags.out), **choices)
+
+
 def inspect(flags: argparse.Namespace) -> None:
     """Lists the tensors of a checkpoint.
 
@@ -99,6 +111,22 @@ COMMANDS = {
         (*_OF_EXPORTS, Flag("comparison", True, "Do not run the result in transformers.")),
     ),
     "to_stablehlo": (to_stablehlo, _OF_EXPORTS),
+    "to_onnx": (
+        to_onnx,
+        (
+            Flag("MODEL", "", "a workdir, or a folder of another program"),
+            Flag("OUT", "", "the folder to make"),
+            Flag(
+                "output",
+                "",
+                "Logits of the head, or vectors of tokens and texts; empty: the head, if trained.",
+                choices=("task", "vectors"),
+            ),
+            Flag("int8", False, "Compute products in int8, if the loss on --evaluate is small."),
+            Flag("evaluate", "", "Labelled examples, or texts of a model without a trained head."),
+            Flag("max_loss", 0.01, "Largest loss of the metric, or of the mean cosine of 1."),
+        ),
+    ),
     "inspect": (inspect, (Flag("PATH", "", "a folder or a file of any known format"),)),
     "verify": (
         verify,

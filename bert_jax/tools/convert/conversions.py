@@ -15,6 +15,7 @@ from bert_jax.files.atomic import whole_folder, write_json
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.formats.foreign import Choices
+from bert_jax.inference.model import load
 from bert_jax.tools.convert import certificate as certificates
 from bert_jax.tools.convert.comparison import compare_with_source
 from bert_jax.training.workdir import CERTIFICATE, open_workdir, write_workdir
@@ -97,3 +98,28 @@ def to_stablehlo(workdir: str, out: str) -> None:
     print(
         f"{out}: step {model.step} of {workdir}, {size / 2**20:.1f} MiB, for {', '.join(PLATFORMS)}"
     )
+
+
+def to_onnx(path: str, out: str, **choices: Any) -> None:
+    """Makes a folder for onnxruntime, and prints what is in it.
+
+    Args:
+      path: a workdir, or a folder of another program.
+      out: a new or empty folder; it is written completely or not at all.
+      choices: see `export_onnx`.
+
+    Raises:
+      UserError: see `export_onnx`.
+    """
+    facts = load(path).export("onnx", out, **choices)
+    for direction in ("inputs", "outputs"):
+        names = (f"{name}[{', '.join(map(str, size))}]" for name, size in facts[direction].items())
+        print(f"{direction:<11} {', '.join(names)}")
+    if note := facts.get("note"):
+        print(f"note        {note}")
+    if int8 := facts.get("int8"):
+        least = f", the least {int8['least']:.4f}" if "least" in int8 else ""
+        print(f"int8        {int8['metric']} {int8['int8']:.4f}{least}")
+        print(f"float32     {int8['metric']} {int8['float32']:.4f}, on {int8['evaluated_on']}")
+    size = sum(file.stat().st_size for file in pathlib.Path(out).iterdir())
+    print(f"folder      {out}, {size / 2**20:.1f} MiB")

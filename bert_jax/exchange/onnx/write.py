@@ -1,0 +1,221 @@
+"""A trained model as a folder for onnxruntime and other programs that run ONNX.
+
+The folder has `model.onnx`, in float32, for batches of any size and length; the tokenizer files of
+transformers and the vocabulary; and `model.json`, which names inputs, outputs and labels.
+
+    inputs     int64[batch, seq] input_ids, attention_mask (1: token, 0: padding, at the end of a
+               row), and token_type_ids, if the model has token types. With multiple choice and
+               pairs in both orders they are [batch, choices, seq]
+    outputs    "logits" of the task, see `OUTPUTS`; or, of "vectors", last_hidden_state
+               [batch, seq, hidden] and sentence_embedding [batch, hidden]
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import onnx
+
+from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
+from bert_jax.devices.trees import unflatten
+from bert_jax.exchange.huggingface import FAMILIES, tokenizer_files
+from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
+from bert_jax.exchange.onnx.graph import Sizes
+from bert_jax.exchange.onnx.trace import make_graph
+from bert_jax.files.errors import UserError
+from bert_jax.formats.sentence_transformers import SentenceVectors
+from bert_jax.models import make_encoder
+from bert_jax.models.causal_lm import CausalLMModel
+from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, WordScores
+from bert_jax.models.pooling import pool
+from bert_jax.models.task_heads import (
+    ClassificationOutputs,
+    MultipleChoiceModel,
+    SpanOutputs,
+    TaggingOutputs,
+)
+from bert_jax.tasks import find_task
+
+FILE = "model.onnx"
+DESCRIPTION = "model.json"
+# What is written: the answers of the task's head, or vectors of tokens and texts.
+OUTPUTS = ("task", "vectors")
+_Arrays = Mapping[str, jax.Array]
+
+
+def write(
+    loaded: LoadedModel,
+    folder: pathlib.Path,
+    output: str = "",
+    vectors: SentenceVectors | None = None,
+) -> dict[str, Any]:
+    """Writes the files of a model into an empty folder; returns the content of model.json.
+
+    Args:
+      loaded: the model.
+      folder: an empty folder.
+      output: "task" or "vectors"; "": the former, if the model has a trained head.
+      vectors: how sentence vectors are pooled and scaled; None: the mean, as it is.
+
+    Raises:
+      UserError: the model has a part that is not translated, or lacks the head.
+    """
+    if output and output not in OUTPUTS:
+        raise UserError(f"output={output!r} must be one of {', '.join(OUTPUTS)}, or empty.")
+    model = portable_encoder(loaded.config)
+    if not isinstance(model, TransformerConfig):
+        raise UserError(
+            f"{loaded.source} is a model of the kind {model.name!r}, which reads the characters of"
+            " words: only Transformers are exported to ONNX."
+        )
+    head = find_task(loaded.config.task).head or "masked_lm"
+    is_headless = any(path.startswith(f"{head}/") for path in loaded.missing)
+    if output == "task" and is_headless:
+        raise UserError(
+            f"{loaded.source} has no trained head for output='task': fine-tune it first, or export"
+            " output='vectors'."
+        )
+    output = output or ("vectors" if is_headless else "task")
+    if output == "vectors":
+        forward = _vectors(model, vectors or SentenceVectors())
+        sizes: Sizes = ("batch", "seq")
+    else:
+        forward, sizes = _task(loaded, model)
+    inputs = {name: sizes for name in _inputs(model)}
+    limits = [f"seq <= {model.max_position_embeddings}"]
+    graph = make_graph(forward, loaded.params, inputs, limits)
+    onnx.save(graph, str(folder / FILE))
+    reads_pairs = "token_type_ids" in inputs
+    frames_text = FAMILIES.get(model.name, FAMILIES["bert"]).frames_text
+    for name, text in tokenizer_files(loaded, reads_pairs, frames_text).items():
+        (folder / name).write_text(text, encoding="utf-8")
+    if loaded.vocabulary.kind != ".gpt":  # its two files are among them
+        (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
+    facts = {
+        "task": loaded.config.task,
+        "output": output,
+        "inputs": {x.name: _shape(x) for x in graph.graph.input},
+        "outputs": {x.name: _shape(x) for x in graph.graph.output},
+        "longest_sequence": model.max_position_embeddings,
+        "labels": list(loaded.labels) if output == "task" else [],
+        "step": loaded.step,
+    }
+    if output == "vectors":
+        facts["vectors"] = dataclasses.asdict(vectors or SentenceVectors("mean"))
+    if _has_crf(loaded) and output == "task":
+        facts["note"] = "logits are the scores of single tags: decode them with `transitions`"
+        facts |= {name: loaded.params[name].tolist() for name in _CRF}
+    (folder / DESCRIPTION).write_text(json.dumps(facts, indent=1) + "\n")
+    return facts
+
+
+_CRF = ("transitions", "start_transitions", "end_transitions")
+
+
+def _has_crf(loaded: LoadedModel) -> bool:
+    return _CRF[0] in loaded.params
+
+
+def _inputs(model: EncoderConfig) -> tuple[str, ...]:
+    has_types = getattr(model, "type_vocab_size", 0) > 0
+    return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))
+
+
+def _shape(info: onnx.ValueInfoProto) -> list[int | str]:
+    return [size.dim_param or size.dim_value for size in info.type.tensor_type.shape.dim]
+
+
+def make_batch(inputs: _Arrays) -> dict[str, jax.Array]:
+    """Returns the batch of inputs with one example in each row, for encoders and all heads."""
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    positions = jax.lax.broadcasted_iota(jnp.int32, ids.shape, ids.ndim - 1)
+    return {
+        "input_ids": ids,
+        "token_type_ids": inputs.get("token_type_ids", jnp.zeros_like(ids)),
+        "example_ids": mask,
+        "position_ids": positions,
+        "cls_positions": jnp.zeros((*ids.shape[:-1], 1), jnp.int32),
+        "masked_lm_positions": positions,  # scores of all tokens
+        "word_positions": positions,
+        "is_word": mask > 0,
+    }
+
+
+def _vectors(model: EncoderConfig, vectors: SentenceVectors) -> Callable[..., dict[str, jax.Array]]:
+    encoder, pooling = make_encoder(model), vectors.pooling or "mean"
+
+    def forward(params: _Arrays, inputs: _Arrays) -> dict[str, jax.Array]:
+        batch = make_batch(inputs)
+        variables = {"params": unflatten(params)[model.name]}
+        encoded: Any = encoder.apply(variables, batch, deterministic=True)
+        pooled = pool(pooling, encoded.hidden, batch)[:, 0]
+        if vectors.normalize:
+            lengths = jnp.sqrt((pooled**2).sum(-1, keepdims=True))
+            pooled = pooled / jnp.maximum(lengths, 1e-12)
+        return {"last_hidden_state": encoded.hidden, "sentence_embedding": pooled}
+
+    return forward
+
+
+def _task(
+    loaded: LoadedModel, model: EncoderConfig
+) -> tuple[Callable[..., dict[str, jax.Array]], Sizes]:
+    """Returns the forward pass of encoder and head, and the sizes of its inputs."""
+    module, sizes = _module(loaded, model)
+
+    def forward(params: _Arrays, inputs: _Arrays) -> dict[str, jax.Array]:
+        variables = {"params": unflatten(params)}
+        outputs = module.apply(variables, make_batch(inputs), deterministic=True)
+        return _named(outputs, model.vocab_size)
+
+    return forward, sizes
+
+
+def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes]:
+    row = find_task(loaded.config.task)
+    if row.reads_forward:
+        return CausalLMModel(model), ("batch", "seq")
+    if row.fills_masks:
+        check_heads(loaded)
+        has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
+        return PreTrainingModel(model, has_pairs), ("batch", "seq")
+    data = row.make(loaded.config)
+    if data.labels is not None:
+        data = dataclasses.replace(data, labels=loaded.labels)
+    head = getattr(data, "head", None)
+    if head is not None and (head.has_bilstm or head.mix_layer_norm):
+        field = "head.mix_layer_norm=True" if head.mix_layer_norm else f"a head {head.head!r}"
+        raise UserError(
+            f"{loaded.source} was trained with {field}, which is not exported to ONNX: train a"
+            " linear head, or export output='vectors'."
+        )
+    module = data.make_task(model, loaded.tokenizer).make_model()
+    if isinstance(module, MultipleChoiceModel):
+        return module, ("batch", "choices", "seq")
+    both_orders = head is not None and head.both_orders
+    return module, ("batch", 2, "seq") if both_orders else ("batch", "seq")
+
+
+def _named(outputs: Any, vocab_size: int) -> dict[str, jax.Array]:
+    """Returns the outputs of a task's model by name."""
+    match outputs:
+        case ClassificationOutputs() | TaggingOutputs():
+            return {"logits": outputs.logits}
+        case SpanOutputs():
+            return {"start_logits": outputs.start_logits, "end_logits": outputs.end_logits}
+        case WordScores():
+            return {"logits": _words(outputs.logits(), vocab_size)}
+        case PreTrainingOutputs(next_sentence_logits=pairs):
+            named = {"logits": _words(outputs.masked_lm_logits, vocab_size)}
+            return named if pairs is None else named | {"next_sentence_logits": pairs[:, 0]}
+    raise UserError(f"A {type(outputs).__name__} is not exported to ONNX.")
+
+
+def _words(logits: jax.Array, vocab_size: int) -> jax.Array:
+    """Returns the logits without those of padding rows of the table."""
+    return jax.lax.slice_in_dim(logits, 0, vocab_size, axis=-1)
