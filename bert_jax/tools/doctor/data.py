@@ -30,6 +30,8 @@ _CASED = 0.01
 _MAX_RANDOM = 0.65
 # Share of training texts with several labels that a warning begins at.
 _CONTRADICTIONS = 0.01
+# Share of the texts that are cut off, likewise.
+_CUT = 0.01
 # Of a leak: the evaluation measures what was learned by heart.
 _MAX_LEAKS = 0.5
 # A learning rate is far from another above this factor.
@@ -202,6 +204,12 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
     for name, count in rows.counts.items():
         if name in _FAULTS:
             yield warning(f"{title}: {count:,} {name.replace('_', ' ')}.", _FAULTS[name])
+    if (cut := rows.counts.get("texts_truncated", 0)) > _CUT * len(rows.examples):
+        yield warning(
+            f"{title}: {cut:,} texts are cut off, {rows.counts['tokens_cut_off']:,} tokens of them.",
+            "Read them in windows, --config.data.long_texts=windows, or set a larger"
+            " --config.max_length.",
+        )
     texts = [text for example in rows.examples[:_MAX_TEXTS] for text in _texts(example)]
     ids = list(itertools.chain.from_iterable(map(tokenizer.encode, texts)))
     share = ids.count(tokenizer.unk_id) / max(1, len(ids))

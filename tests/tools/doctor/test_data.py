@@ -187,6 +187,14 @@ def test_files_with_one_label(look, files, texts):
     found(findings, "problem", "so there is nothing to learn")
 
 
+def test_texts_that_are_cut_off(look, files, texts):
+    long = [(" ".join([text] * 9), label) for text, label in rows(files / "train.tsv")]
+    changes = texts(long, rows(files / "dev.tsv"))
+    finding = found(look("classification", **changes), "warning", "96 texts are cut off")
+    assert "--config.data.long_texts=windows" in finding.fix
+    assert bad(look("classification", data__long_texts="windows", **changes)) == []
+
+
 @pytest.mark.parametrize("number, level", [(1, "warning"), (24, "problem"), (40, "problem")])
 def test_examples_in_both_files_are_found_by_their_text(number, level, look, files, texts):
     train, evaluation = rows(files / "train.tsv"), rows(files / "dev.tsv")
