@@ -205,8 +205,9 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
         if name in _FAULTS:
             yield warning(f"{title}: {count:,} {name.replace('_', ' ')}.", _FAULTS[name])
     if (cut := rows.counts.get("texts_truncated", 0)) > _CUT * len(rows.examples):
+        tokens = rows.counts["tokens_cut_off"]
         yield warning(
-            f"{title}: {cut:,} texts are cut off, {rows.counts['tokens_cut_off']:,} tokens of them.",
+            f"{title}: {cut:,} texts are cut off, {tokens:,} tokens of them.",
             "Read them in windows, --config.data.long_texts=windows, or set a larger"
             " --config.max_length.",
         )
