@@ -5,6 +5,7 @@ import math
 import re
 from typing import Any
 
+from bert_jax.config.class_fields import ClassFields
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.group import Group, setting
 from bert_jax.config.phases import parse_duration
@@ -196,7 +197,7 @@ _MIXES = ("scalar_mix", "mix_last_4", "mix_with_embeddings")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HeadConfig(Group):
+class HeadConfig(ClassFields):
     """The head of a fine-tuned task, and what it reads of the encoder; the defaults are BERT's."""
 
     # Classification: `single`, `multi` (any number of labels) or `regression`.
@@ -287,6 +288,7 @@ class HeadConfig(Group):
     frozen: bool = setting(False, of_run=True)
 
     def check(self) -> None:
+        super().check()
         for name in ("mix_layer_norm", "mix_l2"):
             if (value := getattr(self, name)) and self.layers not in _MIXES:
                 raise UserError(

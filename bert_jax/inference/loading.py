@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -30,6 +31,7 @@ from bert_jax.training.run import make_task_data
 from bert_jax.training.state import abstract_params
 from bert_jax.training.workdir import (
     load_workdir_tokenizer,
+    read_fitted,
     read_labels,
     untrained_params,
     untrained_rows,
@@ -39,6 +41,7 @@ from bert_jax.training.workdir import (
 Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 # The configuration in a folder -> the one to use.
 Change = Callable[[RunConfig], RunConfig]
+_logger = logging.getLogger(__name__)
 _SPECIAL_IDS = ("cls_id", "sep_id", "end_id")
 
 
@@ -149,9 +152,15 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     data = make_labelled_data(config, workdir)
     tokenizer = load_fitting_tokenizer(config, workdir)
 
-    def restore(like: Any) -> tuple[Any, str]:
+    def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
         with open_chosen(workdir, config) as (checkpoints, step):
-            return checkpoints.restore_params(step, like), checkpoints.fingerprint(step)
+            params, fitted = checkpoints.restore_params(step, like), read_fitted(checkpoints, step)
+            if config.get("head.thresholds", "default") != "default" and not fitted:
+                _logger.warning(
+                    "%s: step %d was not evaluated, so its thresholds are not tuned.",
+                    *(workdir, step),
+                )
+            return params, checkpoints.fingerprint(step), fitted
 
     new_rows, untrained = untrained_rows(workdir), untrained_params(workdir)
     return _load(config, workdir, data, tokenizer, restore, untrained, new_rows)
@@ -164,12 +173,12 @@ def _load_foreign(folder: str, change: Change) -> TrainedModel:
     data = make_task_data(config, untrained=loaded.missing)
     data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
 
-    def restore(like: Any) -> tuple[Any, str]:
+    def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
         params = {
             path: jax.device_put(loaded.params[path], leaf.sharding)
             for path, leaf in flatten(like).items()
         }
-        return unflatten(params), ""
+        return unflatten(params), "", {}
 
     return _load(config, folder, data, loaded.tokenizer, restore, loaded.missing, loaded.new_rows)
 
@@ -179,19 +188,19 @@ def _load(
     folder: str,
     data: TaskData,
     tokenizer: Tokenizer,
-    restore: Callable[[Any], tuple[Any, str]],
+    restore: Callable[[Any], tuple[Any, str, dict[str, Any]]],
     untrained: Sequence[str],
     new_rows: Mapping[str, Sequence[str]],
 ) -> TrainedModel:
     """Returns a model on all devices; `restore` takes its abstract parameters."""
     mesh = sharding.make_mesh()
     task = data.make_task(config.model, tokenizer)
-    params, fingerprint = restore(abstract_params(task, mesh))
+    params, fingerprint, fitted = restore(abstract_params(task, mesh))
     unseen = _unseen_ids(tokenizer, new_rows)
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
-        data=data,
+        data=data.with_fitted(fitted),
         tokenizer=_without(tokenizer, unseen),
         unseen_ids=unseen,
         params=params,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
@@ -29,10 +31,11 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
-from bert_jax.tasks import losses
+from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
+from bert_jax.tasks.decisions import Decision
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
-from bert_jax.tasks.task import Batch, Prediction, Task, TaskRow, check_metrics
+from bert_jax.tasks.task import Answer, Batch, Prediction, Task, TaskRow, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -66,11 +69,13 @@ class Classification(Task):
       kind: single, multi or regression.
       num_classes: 1 for a regression.
       head: what the head reads of the encoder.
+      class_loss: the loss of classes.
     """
 
     kind: str
     num_classes: int
     head: HeadConfig = HeadConfig()
+    class_loss: ClassLoss = ClassLoss()
 
     def make_model(self) -> ClassificationModel:
         return ClassificationModel(self.model, self.num_classes, self.head)
@@ -85,9 +90,9 @@ class Classification(Task):
         """Cross-entropy; of several labels the mean binary one; of a number the squared error."""
         logits, labels, weights = outputs.logits, batch["labels"], batch["weights"]
         if self.kind == "single":
-            return losses.classify("task", logits, labels, weights)
+            return self.class_loss.single("task", logits, labels, weights)
         if self.kind == "multi":
-            values = (jnp.logaddexp(0.0, logits) - labels * logits).mean(-1)
+            values = self.class_loss.several(logits, labels)
         else:
             values = (logits[..., 0] - labels) ** 2
         return {"task_loss": Sum((values * weights).sum(), weights.sum())}
@@ -107,6 +112,7 @@ class ClassificationData(Labelled):
         `encode_texts`.
       columns: the columns of the files.
       published: the published set, if it is one.
+      decision: from logits to labels.
     """
 
     kind: str
@@ -114,6 +120,7 @@ class ClassificationData(Labelled):
     stride: int
     columns: Columns | None
     published: TextTask | None
+    decision: Decision = Decision()
 
     PACKS: ClassVar = True
 
@@ -135,14 +142,16 @@ class ClassificationData(Labelled):
         check_metrics(metrics, METRICS[kind], note)
         columns = None if published else _columns(data, kind)
         labels = published.labels if published else ()
+        class_fields = () if kind == "regression" else (*LOSS_FIELDS, *DECISION_FIELDS)
         return cls(
             kind=kind,
             long_texts=data.long_texts,
             stride=data.stride,
-            **shared_fields(config, "classification"),
+            **shared_fields(config, "classification", class_fields),
             columns=columns,
             published=published,
             labels=labels,
+            decision=Decision(several=kind == "multi"),
         )
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
@@ -186,8 +195,9 @@ class ClassificationData(Labelled):
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)
-        task = Classification(model, self.kind, max(1, len(self.labels)), self.head)
-        return self.losses.add_to(task)
+        class_loss = ClassLoss.make(self.head, self.labels, several=self.kind == "multi")
+        classes = max(1, len(self.labels))
+        return self.losses.add_to(Classification(model, self.kind, classes, self.head, class_loss))
 
     def encode(self, examples, tokenizer, counts) -> EncodedRows:
         labels, length = Labels(self.labels) if self.labels else None, self.max_sequence_length
@@ -197,26 +207,29 @@ class ClassificationData(Labelled):
 
     def collect(self, examples, rows, answers):
         """`label` and `probabilities`; or `labels` and `probabilities`; or `value`."""
-        logits = np.array([answer["logits"] for answer in answers], np.float64)
-        if len(logits) > len(examples):
-            logits = pool_windows(logits, rows.example, self.head.window_pool)
+        logits = self._logits(examples, rows, answers)
         if self.kind == "regression":
             pairs = zip(examples, logits[:, 0], strict=True)
             return [{"id": example.id, "value": float(value)} for example, value in pairs]
-        exp = np.exp(logits - logits.max(-1, keepdims=True))
-        probabilities = exp / exp.sum(-1, keepdims=True)
-        if self.kind == "multi":
-            probabilities = 0.5 * (1 + np.tanh(logits / 2))
+        probabilities = self.decision.probabilities(logits)
+        chosen = self.decision.choose(probabilities)
         return [
-            {"id": example.id, **self._choice(row), "probabilities": self._named(row)}
-            for example, row in zip(examples, probabilities, strict=True)
+            {"id": example.id, **self._choice(choice), "probabilities": self._named(row)}
+            for example, choice, row in zip(examples, chosen, probabilities, strict=True)
         ]
 
-    def _choice(self, probabilities: np.ndarray) -> dict[str, Any]:
+    def _logits(self, examples, rows, answers: Sequence[Answer]) -> np.ndarray:
+        """Returns float64[examples, classes]; see `collect` for the arguments."""
+        logits = np.array([answer["logits"] for answer in answers], np.float64)
+        if len(logits) > len(examples):
+            logits = pool_windows(logits, rows.example, self.head.window_pool)
+        return logits
+
+    def _choice(self, chosen: np.ndarray) -> dict[str, Any]:
         if self.kind == "single":
-            return {"label": self.labels[int(probabilities.argmax())]}
-        pairs = zip(self.labels, probabilities, strict=True)
-        return {"labels": [name for name, probability in pairs if probability > 0.5]}
+            return {"label": self.labels[int(chosen)]}
+        pairs = zip(self.labels, chosen, strict=True)
+        return {"labels": [name for name, is_chosen in pairs if is_chosen]}
 
     def _named(self, probabilities: np.ndarray) -> dict[str, float]:
         return dict(zip(self.labels, map(float, probabilities), strict=True))
@@ -224,6 +237,49 @@ class ClassificationData(Labelled):
     def score(self, examples, predictions):
         gold, found = self.gold(examples), self.found(predictions)
         return {name: METRICS[self.kind][name](gold, found) for name in self.metrics}
+
+    def balanced_weights(self, examples):
+        examples = list(examples)
+        counts = Counter(label for e in examples for label in set(e.labels or ()))
+        if self.kind == "multi":
+            return {
+                name: balanced_weights([len(examples) - counts[name], counts[name]])
+                for name in self.labels
+            }
+        weights = balanced_weights([counts[name] for name in self.labels])
+        return dict(zip(self.labels, weights, strict=True))
+
+    def fitted(self, rows, answers):
+        if self.kind == "regression":
+            return self
+        score, gold = METRICS[self.kind][self.metrics[0]], self.gold(rows.examples)
+        logits = self._logits(rows.examples, rows.rows, answers)
+        decision = self.decision.fitted(self.head, logits, gold, score)
+        return dataclasses.replace(self, decision=decision)
+
+    def fitted_values(self):
+        return self.decision.to_json(self.labels)
+
+    def with_fitted(self, values):
+        decision = self.decision.with_values(values, self.labels)
+        return dataclasses.replace(self, decision=decision)
+
+    def decision_scores(self, examples, rows, answers):
+        """Scores without thresholds, and the calibration with and without a temperature."""
+        values: dict[str, float] = {}
+        if self.head.thresholds == "tuned":
+            plain = dataclasses.replace(self.decision, thresholds=())
+            found = dataclasses.replace(self, decision=plain).collect(examples, rows, answers)
+            scores = self.score(examples, found)
+            values |= {f"untuned_{name}": value for name, value in scores.items()}
+        if self.head.calibration == "temperature":
+            logits, gold = self._logits(examples, rows, answers), self.gold(examples)
+            values |= {"temperature": self.decision.temperature}
+            values |= self.decision.calibration_scores(logits, gold)
+            plain = dataclasses.replace(self.decision, temperature=1.0)
+            before = plain.calibration_scores(logits, gold)
+            values |= {f"uncalibrated_{name}": value for name, value in before.items()}
+        return values
 
     def baseline(self, examples):
         if self.kind == "regression":

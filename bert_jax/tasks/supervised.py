@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self
 
+from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS, ClassFields
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
 from bert_jax.files.errors import UserError
@@ -57,9 +58,17 @@ class Labelled(TaskData):
             for example, answer in zip(examples, answers, strict=True)
         ]
 
+    def balanced_weights(self, examples: Iterable[Any]) -> dict[str, Any]:
+        """Returns the `head.class_weights` of training examples that are meant by auto."""
+        raise NotImplementedError
+
     def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Returns scores of labelled examples, `metrics` first."""
         raise NotImplementedError
+
+    def decision_scores(self, examples: Sequence[Any], rows: Any, answers: Any) -> dict[str, float]:
+        """Returns what fitted decisions change; see `collect` for the arguments."""
+        return {}
 
     def baseline(self, examples: Sequence[Any]) -> float | None:
         """Returns the first metric of the majority-class baseline; None: there is no such value."""
@@ -69,12 +78,31 @@ class Labelled(TaskData):
         """The scores, then the loss; of other files than `eval` with their names in front."""
         predictions = self.collect(rows.examples, rows.rows, answers)
         values = self.score(rows.examples, predictions) | {"loss": means["loss"]}
+        values |= self.decision_scores(rows.examples, rows.rows, answers)
         prefix = "" if rows.name == "eval" else f"{rows.name}_"
         return {prefix + name: value for name, value in values.items()}, predictions
 
 
-def shared_fields(config: FinetuningConfig, field: str = "") -> dict[str, Any]:
-    """Returns the fields of `Labelled` but `labels`; see `make_head` for the arguments."""
+def shared_fields(
+    config: FinetuningConfig, field: str = "", class_fields: Sequence[str] = (), why: str = ""
+) -> dict[str, Any]:
+    """Returns the fields of `Labelled` but `labels`.
+
+    Args:
+      config, field: see `make_head`.
+      class_fields: the fields of `ClassFields` that the task has.
+      why: why it lacks the others; "": it has no classes.
+
+    Raises:
+      UserError: a field that the task lacks is set.
+    """
+    for name in (*LOSS_FIELDS, *DECISION_FIELDS):
+        value, default = getattr(config.head, name), getattr(ClassFields(), name)
+        if value != default and name not in class_fields:
+            raise UserError(
+                f"head.{name}={value!r} cannot be used: {why or 'this task has no classes'}. Set"
+                f" --config.head.{name}={default}."
+            )
     return {
         "max_sequence_length": config.max_length,
         "metrics": config.metrics,

@@ -2,6 +2,7 @@
 
 import dataclasses
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config import defaults
+from bert_jax.config.class_fields import LOSS_FIELDS
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
@@ -23,7 +25,7 @@ from bert_jax.models import crf
 from bert_jax.models.task_heads import TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
-from bert_jax.tasks import losses
+from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import (
@@ -47,10 +49,12 @@ class Tagging(Task):
     Attributes:
       num_classes: number of tags.
       head: what the head reads of the encoder.
+      class_loss: the loss of tags, without a CRF.
     """
 
     num_classes: int
     head: HeadConfig = HeadConfig()
+    class_loss: ClassLoss = ClassLoss()
 
     def make_model(self) -> TaggingModel:
         return TaggingModel(self.model, self.num_classes, self.head)
@@ -70,7 +74,7 @@ class Tagging(Task):
         """
         labels, weights = batch["labels"], batch["weights"]
         if outputs.crf is None:
-            return losses.classify("task", outputs.logits, labels, weights)
+            return self.class_loss.single("task", outputs.logits, labels, weights)
         likelihood = crf.log_likelihood(outputs.crf, outputs.logits, labels, batch["is_word"])
         weights = batch["is_word"] * weights.max(axis=1, keepdims=True)
         return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
@@ -134,9 +138,13 @@ class TaggingData(Labelled):
         if (published := data.published) not in ("", "msra_ner"):
             raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
         check_metrics(metrics, METRICS[head.entities])
+        has_crf = head.tagging.endswith("crf")
+        why = "only labels of texts have it"
+        if has_crf:
+            why = "a CRF has a loss of whole sentences, head.tagging=linear one of words"
         return cls(
             entities=head.entities,
-            **shared_fields(config, "tagging"),
+            **shared_fields(config, "tagging", () if has_crf else LOSS_FIELDS, why),
             words=_or(parse_column(data.text_a), "tokens"),
             tags=_or(parse_column(data.label), "tags"),
             document_context=head.document_context,
@@ -157,7 +165,8 @@ class TaggingData(Labelled):
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model)
-        return self.losses.add_to(Tagging(model, len(self.labels), self.head))
+        class_loss = ClassLoss.make(self.head, self.labels)
+        return self.losses.add_to(Tagging(model, len(self.labels), self.head, class_loss))
 
     def encode(self, examples, tokenizer, counts) -> WordRows:
         length, labels = self.max_sequence_length, Labels(self.labels)
@@ -229,6 +238,11 @@ class TaggingData(Labelled):
         }
         ordered = {name: values.pop(name) for name in self.metrics}
         return ordered | values | {f"{name}_f1": count.f1 for name, count in by_type.items()}
+
+    def balanced_weights(self, examples):
+        counts = Counter(tag for example in examples for tag in example.tags or ())
+        weights = balanced_weights([counts[name] for name in self.labels])
+        return dict(zip(self.labels, weights, strict=True))
 
     def baseline(self, examples):
         if self.metrics[0] != "accuracy":

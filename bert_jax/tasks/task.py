@@ -155,6 +155,22 @@ class TaskData:
         """
         raise NotImplementedError
 
+    def fitted(self, rows: Any, answers: Sequence[Answer]) -> Self:
+        """Returns the host side with what the configuration fits on evaluated rows.
+
+        Args:
+          rows, answers: as in `evaluate`.
+        """
+        return self
+
+    def fitted_values(self) -> dict[str, Any]:
+        """Returns what `fitted` has found, as JSON values; {} if nothing is fitted."""
+        return {}
+
+    def with_fitted(self, values: Mapping[str, Any]) -> Self:
+        """Returns the host side with the `fitted_values` of a checkpoint."""
+        return self
+
     def evaluate(
         self, rows: Any, answers: Sequence[Answer], means: Mapping[str, float]
     ) -> tuple[dict[str, float], list[Prediction]]:

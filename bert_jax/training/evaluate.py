@@ -1,9 +1,10 @@
 """Metrics of a run on the held-out rows."""
 
+import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -26,7 +27,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step
-from bert_jax.training.workdir import untrained_params
+from bert_jax.training.workdir import read_fitted, untrained_params
 
 # From parameters to what they score.
 Evaluator = Callable[[Any], Evaluation]
@@ -56,21 +57,27 @@ def evaluate(
         phase = run.phase_at(step - 1)
         like = abstract_params(run.task_at(phase), run.mesh)
         params = checkpoints.restore_params(step, like)
+        fitted = read_fitted(checkpoints, step)
 
-    evaluator = make_evaluator(run, phase)
+    if fitted:
+        run = dataclasses.replace(run, data=run.data.with_fitted(fitted))
+    evaluator = make_evaluator(run, phase, fits=not fitted)
     if evaluator is None:
         raise UserError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
     evaluation = evaluator(params)
     values = evaluation.values
     if processes.is_main():
-        write_results(run, step, values)
+        write_results(run, step, values, evaluation.fitted)
         listener.opened(run)
         listener.evaluation(run, step, evaluation, is_last=True, is_chosen=True)
     return values
 
 
-def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
+def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | None:
     """Returns an evaluator of the held-out rows of a phase; None if there are none.
+
+    With `fits`, thresholds and temperature are fitted on the first file, if there are any, and used
+    for all files.
 
     Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
     each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`). Metrics of
@@ -85,7 +92,7 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
     step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
 
     def evaluate_params(params: Any) -> Evaluation:
-        values, kept = {}, []
+        values, kept, host = {}, [], run.data
         for rows in splits:
             totals, answers = metrics.Totals(), {}
             carry, sums = init_carry(task, mesh, batch_size), {}
@@ -97,12 +104,14 @@ def make_evaluator(run: Run, phase: Phase) -> Evaluator | None:
                 if outputs:
                     add_answers(answers, batch.row_numbers, outputs)
             means = metrics.with_loss(totals.means(), loss_names(sums))
-            found, predictions = run.data.evaluate(rows, in_order(answers), means)
+            if fits and rows is splits[0]:
+                host = host.fitted(rows, in_order(answers))
+            found, predictions = host.evaluate(rows, in_order(answers), means)
             is_general = config.has_corpus and rows is not splits[0]
             values |= {metrics.GENERAL * is_general + name: found[name] for name in found}
             if rows is splits[0]:
                 kept = predictions
-        return Evaluation(values, kept, _layer_weights(params))
+        return Evaluation(values, kept, _layer_weights(params), host.fitted_values())
 
     return evaluate_params
 
@@ -166,8 +175,8 @@ def _layer_weights(params: Any) -> tuple[float, ...]:
     return ()
 
 
-def write_results(run: Run, step: int, values: dict[str, float]) -> None:
-    """Writes results.json: the metrics of a checkpoint, and what they were computed on."""
+def write_results(run: Run, step: int, values: dict[str, float], fitted: Mapping[str, Any]) -> None:
+    """Writes results.json: the metrics of a checkpoint, and what they were computed on and with."""
     phase = run.phase_at(step - 1)
     training: Any = (run.training_rows(phase),) if run.training else ()
     evaluation: Any = run.evaluation_rows(phase)
@@ -187,5 +196,6 @@ def write_results(run: Run, step: int, values: dict[str, float]) -> None:
             "data": {rows.name: rows.origin() for rows in (*training, *evaluation)},
         }
     results = {"eval": values, "step": step, "seed": run.config.seed, **data}
+    results |= {"fitted": fitted} if fitted else {}
     path = os.path.join(run.workdir, "results.json")
     write_json(path, results, sort_keys=False)  # the metric that selects checkpoints comes first

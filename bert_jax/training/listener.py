@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_jax.tasks.task import Prediction
 from bert_jax.training.run import Run
@@ -16,11 +17,13 @@ class Evaluation:
       values: metric by name.
       predictions: for the examples of the first evaluation set, which selects checkpoints.
       layer_weights: softmax weights of a scalar mix of layers; empty without one.
+      fitted: `TaskData.fitted_values` that the predictions were made with.
     """
 
     values: dict[str, float]
     predictions: Sequence[Prediction]
     layer_weights: tuple[float, ...] = ()
+    fitted: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Listener:

@@ -162,6 +162,8 @@ def _open_labelled(
             raise UserError("config.data.train is missing: the file to train on.")
         examples, counts = _read(data, config.data.train)
         data = dataclasses.replace(data, labels=data.find_labels(examples))
+        if config.head.class_weights == "auto":
+            config, data = _with_class_weights(config, data, str(data.balanced_weights(examples)))
         rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
@@ -182,6 +184,9 @@ def _open_labelled(
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
         data = dataclasses.replace(data, labels=read_labels(workdir))
+        if config.head.class_weights == "auto":
+            weights = store.load(workdir)["head.class_weights"]
+            config, data = _with_class_weights(config, data, weights)
     pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
         _rows(name, source, *_read(data, source), data, tokenizer).padded_to(pad_lengths)
@@ -199,6 +204,15 @@ def _open_labelled(
         evaluation=(evaluation,),
         fingerprint=_fingerprint(training, tokenizer, data.labels),
     )
+
+
+def _with_class_weights(
+    config: FinetuningConfig, data: Labelled, weights: str
+) -> tuple[FinetuningConfig, Labelled]:
+    """Returns both with weights in place of auto, for config.json and the loss."""
+    head = dataclasses.replace(data.head, class_weights=weights)
+    config = config.replace({"head.class_weights": weights})
+    return config, dataclasses.replace(data, head=head)
 
 
 def _lengths_of_run(workdir: str) -> tuple[int, ...]:

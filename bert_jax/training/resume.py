@@ -5,6 +5,7 @@ import importlib.metadata
 import json
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.config import store
@@ -66,9 +67,19 @@ def restore_or_init(
     return init_state(task, tx, mesh, key, batch_size=phase.batch_size), {}
 
 
-def checkpoint_meta(run: Run, totals: metrics.Totals, ended_early: bool) -> dict[str, Any]:
-    """Returns what a checkpoint holds in addition to the state."""
-    return {
+def checkpoint_meta(
+    run: Run, totals: metrics.Totals, ended_early: bool, fitted: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Returns what a checkpoint holds in addition to the state.
+
+    Args:
+      run: the run.
+      totals: sums since the last report.
+      ended_early: whether early stopping has ended the run.
+      fitted: `Evaluation.fitted` of an evaluation at this step.
+    """
+    meta = {"fitted": dict(fitted)} if fitted else {}
+    return meta | {
         "config": run.config.to_dict(),
         "steps": run.steps,
         "data": run.fingerprint,

@@ -31,7 +31,7 @@ from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_i
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import TrainState, swapped
 from bert_jax.training.step import make_train_step
-from bert_jax.training.workdir import save_to_workdir
+from bert_jax.training.workdir import read_fitted, save_to_workdir
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,11 +170,12 @@ def train_phase(
             if is_due("log", step):
                 reporter.log(step)
             # -------------------------------------------------------- evaluate
-            values, is_best = {}, False
+            values, is_best, fitted = {}, False, {}
             if evaluate is not None and is_due("eval", step):
                 reporter.pause()
                 evaluation = evaluate(swapped(state).params)
-                values, uses_best = evaluation.values, config.checkpoint.use == "best"
+                values, fitted = evaluation.values, evaluation.fitted
+                uses_best = config.checkpoint.use == "best"
                 is_best = early_stopping.add(values) and uses_best
                 is_last = early_stopping.has_ended or step == run.steps
                 is_chosen = is_best or not uses_best
@@ -183,7 +184,7 @@ def train_phase(
             ends = stopping or early_stopping.has_ended
             if ends or is_best or is_due("checkpoint", step):
                 reporter.sync(step)  # a checkpoint never outlives the metrics before it
-                meta = checkpoint_meta(run, reporter.totals, early_stopping.has_ended)
+                meta = checkpoint_meta(run, reporter.totals, early_stopping.has_ended, fitted)
                 checkpoints.save(swapped(state), meta, values)
             if ends:
                 break
@@ -203,4 +204,4 @@ def report_chosen(run: Run, checkpoints: Checkpoints, listener: Listener) -> Non
     step = checkpoints.chosen_step(use)
     if processes.is_main() and (values := checkpoints.metrics_of(step)):
         listener.chosen(run, step, values)
-        write_results(run, step, values)
+        write_results(run, step, values, read_fitted(checkpoints, step))

@@ -74,6 +74,11 @@ def open_workdir(workdir: str) -> LoadedModel:
     )
 
 
+def read_fitted(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
+    """Returns the thresholds and the temperature of a checkpoint, `TaskData.fitted_values`."""
+    return checkpoints.read_meta(step).get("fitted", {})
+
+
 def untrained_params(workdir: str) -> tuple[str, ...]:
     """Returns the paths of the parameters in an imported workdir that the import initialized."""
     return tuple(_imported_tensors(workdir).get("fresh", ()))

@@ -3,6 +3,8 @@
 | property | file |
 | --- | --- |
 | losses, metrics and gradients in double precision | test_losses |
+| losses of classes with weights, smoothing, focal: torch, optax, closed forms | test_class_loss |
+| thresholds and temperatures: fitted, reported, used, stored | test_decisions |
 | losses of a copy head: those of the full mixture; nothing to copy | test_copying |
 | added losses: closed forms; gradients in microbatches and on a mesh | test_auxiliary |
 | masks: plain loops, shares, packed rows, meshes | test_masking, test_mask_units |

@@ -14,6 +14,7 @@ from bert_jax.config.groups import HeadConfig
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
+from bert_jax.tasks.class_loss import ClassLoss
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
@@ -45,6 +46,13 @@ def make_choices() -> dict[str, np.ndarray]:
     return batch | {"labels": np.array([0, 1, 0, 1, 1, 0, 1, 0], np.int32), "weights": weights}
 
 
+def make_texts() -> dict[str, np.ndarray]:
+    """Eight rows, the last of padding; rare labels are not spread evenly over microbatches."""
+    labels, weights = np.array([2, 2, 0, 1, 0, 0, 0, 0], np.int32), np.ones(8, np.float32)
+    weights[7] = 0
+    return make_batch(8) | {"labels": labels, "weights": weights}
+
+
 # Name -> task, batch. The masks of pre-training differ from row to row.
 CASES = {
     "pretraining": (PRETRAINING, make_batch(8)),
@@ -54,6 +62,10 @@ CASES = {
     "head_losses": (
         Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(CAUSAL, MIX)),
         make_choices(),
+    ),
+    "class_weights": (
+        Classification(MODEL, "single", 3, class_loss=ClassLoss((0.2, 1.0, 9.0), 0.1)),
+        make_texts(),
     ),
 }
 
@@ -100,6 +112,7 @@ def assert_close(tree, other, **tolerance):
         ("own_loss", ("masked_lm_loss", "next_sentence_loss", "z_loss")),
         ("copy_head", ("masked_lm_loss",)),
         ("head_losses", ("mix_l2_loss", "task_loss", "weighted_lm_loss")),
+        ("class_weights", ("task_loss",)),
     ],
 )
 def test_the_gradient_is_the_same_in_microbatches_on_a_mesh(name, names):

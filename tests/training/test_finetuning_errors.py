@@ -108,6 +108,37 @@ def assert_refused(
             {"data.long_texts": "windows"},
             r"data\.long_texts='windows' is not for multiple choice: set it to truncate",
         ),
+        (
+            "classification",
+            {"head.class_weights": '{"ugly": 2}'},
+            r"head\.class_weights: 'ugly' is none of the labels bad, good\.",
+        ),
+        (
+            "tagging",
+            {"head.tagging": "crf", "head.class_weights": "auto"},
+            r"head\.class_weights='auto' cannot be used: a CRF has a loss of whole sentences,"
+            r" head\.tagging=linear one of words\. Set --config\.head\.class_weights=none\.",
+        ),
+        (
+            "tagging",
+            {"head.thresholds": "tuned"},
+            r"head\.thresholds='tuned' cannot be used: only labels of texts have it\. Set",
+        ),
+        (
+            "span",
+            {"head.calibration": "temperature"},
+            r"calibration='temperature' cannot be used: this task has no classes\. Set --config",
+        ),
+        (
+            "classification",
+            {
+                "head.problem_type": "regression",
+                "metrics": ("pearson",),
+                "checkpoint.best_metric": "loss",
+                "head.label_smoothing": 0.1,
+            },
+            r"head\.label_smoothing=0\.1 cannot be used: this task has no classes",
+        ),
         ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
 )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from bert_jax.config import model_choices, presets
+from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS, ClassFields
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
@@ -15,6 +16,9 @@ from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import TaskData
 from bert_jax.training.run import Run
+
+# Of a field.
+_MAX_CHARACTERS = 200
 
 
 def banner(run: Run) -> Iterator[str]:
@@ -103,7 +107,7 @@ def _batches(
 
 
 def describe_head(data: TaskData) -> Iterator[str]:
-    """Yields lines about what a head reads of its encoder, and about further losses."""
+    """Yields lines about what a head reads of its encoder, its classes, and further losses."""
     if not isinstance(data, Labelled):
         return
     head, losses = data.head, data.losses
@@ -118,6 +122,10 @@ def describe_head(data: TaskData) -> Iterator[str]:
             *([f"{head.window_pool} of a text's windows"] if reads_windows else []),
         ]
         yield f"head       {' -> '.join(parts)}"
+    default = ClassFields()
+    for name in (*LOSS_FIELDS, *DECISION_FIELDS):
+        if (value := getattr(head, name)) != getattr(default, name):
+            yield f"classes    {name}={str(value)[:_MAX_CHARACTERS]}"
     if losses != Losses():
         parts = ["the loss of the task"]
         if losses.lm_weight:

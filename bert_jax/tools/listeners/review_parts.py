@@ -25,7 +25,6 @@ from bert_jax.scores.classification import Counts
 MAX_ERRORS = 30
 _MAX_CHARACTERS = 600  # of a text
 _MAX_VALUES = 500
-_BINS = 10
 
 
 def confusion(gold: ArrayLike, predicted: ArrayLike, size: int) -> list[list[int]]:
@@ -38,17 +37,6 @@ def confusion(gold: ArrayLike, predicted: ArrayLike, size: int) -> list[list[int
 def class_rows(counts: Mapping[Any, Counts]) -> dict[str, list[int]]:
     """Returns `classes` of a review."""
     return {str(k): [count.correct, count.predicted, count.gold] for k, count in counts.items()}
-
-
-def calibration(probabilities: ArrayLike, correct: ArrayLike) -> list[list[float]]:
-    """Returns `calibration` of a review: ten bins of equal width, without the empty ones."""
-    found, is_right = np.asarray(probabilities, float), np.asarray(correct, bool)
-    bins = np.minimum((found * _BINS).astype(int), _BINS - 1)
-    return [
-        [float(found[bins == b].mean()), float(is_right[bins == b].mean()), int((bins == b).sum())]
-        for b in range(_BINS)
-        if (bins == b).any()
-    ]
 
 
 def spread_values(gold: ArrayLike, predicted: ArrayLike) -> list[list[float]]:

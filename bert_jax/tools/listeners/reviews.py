@@ -20,6 +20,7 @@ from bert_jax.devices.trees import path_name
 from bert_jax.files.atomic import write_json
 from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
+from bert_jax.scores.calibration import calibration_bins
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.span import SpanData
@@ -67,6 +68,7 @@ class Review(Listener):
             "step": step,
             "verdict": lines,
             "layer_weights": evaluation.layer_weights,
+            "fitted": evaluation.fitted,
             **make_review(run.data, rows, evaluation.predictions),
         }
         write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
@@ -123,12 +125,12 @@ def review_classification(
         wrongness = (gold != found).sum(axis=1).astype(float)
         parts = {"classes": review.class_rows(class_counts(data, examples, predictions))}
     else:
-        sure = np.array([max(p["probabilities"].values()) for p in predictions])
+        sure = np.array([p["probabilities"][p["label"]] for p in predictions])
         wrongness = (gold != found) * sure
         parts = {
             "classes": review.class_rows(class_counts(data, examples, predictions)),
             "confusion": review.confusion(gold, found, len(data.labels)),
-            "calibration": review.calibration(sure, gold == found),
+            "calibration": calibration_bins(sure, gold == found),
         }
     worst = [i for i in np.argsort(-wrongness, kind="stable").tolist() if wrongness[i] > 0]
     return parts | {"errors": [_wrong_class(examples[i], predictions[i]) for i in worst]}
@@ -163,7 +165,7 @@ def review_tags(
         true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
         parts["confusion"] = review.confusion(true, guessed, len(numbers))
     sure = [p for prediction in predictions for p in prediction["probabilities"]]
-    parts["calibration"] = review.calibration(sure, [a == b for a, b in pairs])
+    parts["calibration"] = calibration_bins(sure, [a == b for a, b in pairs])
     errors = [_wrong_tags(data, *pair) for pair in zip(examples, predictions, strict=True)]
     wrong = [(count, error) for count, error in errors if count]
     return parts | {"errors": [error for _, error in sorted(wrong, key=lambda e: -e[0])]}
@@ -217,7 +219,7 @@ def review_spans(
             names = (texts[0] or "no answer", answer or "no answer")
             errors.append(review.error(example.id, *names, shown, probability))
     errors.sort(key=lambda error: -error.get("probability", 0.0))
-    return {"calibration": review.calibration(sure, right), "errors": errors}
+    return {"calibration": calibration_bins(sure, right), "errors": errors}
 
 
 def review_choices(
@@ -238,7 +240,7 @@ def review_choices(
         for i in wrong
         for example in [examples[i]]
     ]
-    return {"calibration": review.calibration(sure, right), "errors": errors}
+    return {"calibration": calibration_bins(sure, right), "errors": errors}
 
 
 _REVIEWS: dict[type, Callable[..., Parts]] = {

@@ -107,7 +107,21 @@ def review(run: Workdir) -> list[Content]:
         return []
     which = f" of {seed.name}" if run.seeds else ""
     about = f"The evaluation{which} after step {found['step']}, {found['examples']:,} examples."
-    return [note(about), columns(plots), _classes(classes), _errors(found)]
+    return [note(about), _fitted(found), columns(plots), _classes(classes), _errors(found)]
+
+
+def _fitted(found: Mapping[str, Any]) -> Content:
+    """Returns the thresholds and the temperature that were fitted on the evaluated file."""
+    fitted, parts = found.get("fitted", {}), []
+    if "temperature" in fitted:
+        parts.append(f"Logits are divided by the temperature {fitted['temperature']:.3f}.")
+    if thresholds := fitted.get("thresholds"):
+        shown = sorted(thresholds.items(), key=lambda item: -item[1])[:_MAX_CLASSES]
+        names = ", ".join(f"{name} {value:.3f}" for name, value in shown)
+        parts.append(f"Thresholds: {names}{', ...' if len(thresholds) > len(shown) else ''}.")
+    if not parts:
+        return None
+    return note(" ".join(["Fitted on this file, whose scores are therefore favorable.", *parts]))
 
 
 def _calibration(bins: Sequence[Sequence[float]]) -> Markup:

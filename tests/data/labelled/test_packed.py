@@ -30,11 +30,12 @@ WRITERS = {
     "multiple_choice": (labelled_files.write_choices, ".csv"),
 }
 CASES = {
-    "classes": ("classification", {}),
+    "classes": ("classification", {"head.class_weights": "auto", "head.label_smoothing": 0.1}),
     "several classes": (
         "classification",
         {
             "head.problem_type": "multi",
+            "head.class_weights": "auto",
             "data.label": "labels",
             "data.label_separator": "|",
             "metrics": ("f1",),
@@ -53,7 +54,7 @@ CASES = {
         },
     ),
     "windows": ("classification", {"max_length": 8, "data.long_texts": "windows"}),
-    "tags": ("tagging", {}),
+    "tags": ("tagging", {"head.class_weights": "auto", "head.focal_gamma": 2.0}),
     "tags of all pieces": ("tagging", {"head.subwords": "mean"}),
     "answers": ("span", {"head.null_answers": True, "head.doc_stride": 8}),
 }

@@ -134,6 +134,11 @@ def test_lines_say_what_a_head_reads_and_which_losses_are_added():
         "loss       the loss of the task + 0.5 x the loss of the next token"
         " + 0.001 x the squares of the mix's weights",
     ]
+    weights = dataclasses.replace(HeadConfig(), class_weights="{'a': 2}", focal_gamma=2.0)
+    assert list(describe_head(dataclasses.replace(plain, head=weights)))[1:] == [
+        "classes    class_weights={'a': 2}",
+        "classes    focal_gamma=2.0",
+    ]
 
 
 def test_the_banner_of_a_corpus():

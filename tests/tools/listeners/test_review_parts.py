@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from bert_jax.scores.calibration import calibration_bins
 from bert_jax.tools.listeners import review_parts as review
 
 
@@ -17,13 +18,13 @@ def test_confusion_and_calibration_agree_with_scikit_learn():
     sure = rng.uniform(0.3, 1.0, size=200)
     right = rng.random(200) < sure
     shares, means = calibration_curve(right, sure, n_bins=10)
-    found = np.array(review.calibration(sure, right))
+    found = np.array(calibration_bins(sure, right))
     np.testing.assert_allclose(found[:, :2], np.transpose([means, shares]))
     assert found[:, 2].sum() == 200
 
 
 def test_a_certain_answer_is_in_the_last_bin():
-    assert review.calibration([1.0, 0.95], [True, False]) == [[0.975, 0.5, 2]]
+    assert calibration_bins([1.0, 0.95], [True, False]) == [[0.975, 0.5, 2]]
 
 
 def test_marks_of_gold_and_predicted_spans():

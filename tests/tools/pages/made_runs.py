@@ -112,6 +112,7 @@ def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
             "step": 20,
             "verdict": ["  accuracy 0.8000   the same", "health: good, it has learned."],
             "layer_weights": [0.25, 0.75],
+            "fitted": {"temperature": 1.25, "thresholds": {HOSTILE: 0.3, "b": 0.7}},
             "examples": 10,
             "classes": {HOSTILE: [4, 5, 6], "b": [3, 5, 4]},
             "confusion": [[4, 2], [1, 3]],
