@@ -270,8 +270,8 @@ class ClassificationData(Labelled):
         if self.head.thresholds == "tuned":
             plain = dataclasses.replace(self.decision, thresholds=())
             found = dataclasses.replace(self, decision=plain).collect(examples, rows, answers)
-            scores = self.score(examples, found)
-            values |= {f"untuned_{name}": value for name, value in scores.items()}
+            before = self.score(examples, found)
+            values |= {f"untuned_{name}": value for name, value in before.items()}
         if self.head.calibration == "temperature":
             logits, gold = self._logits(examples, rows, answers), self.gold(examples)
             values |= {"temperature": self.decision.temperature}

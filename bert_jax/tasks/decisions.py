@@ -64,7 +64,7 @@ class Decision:
             if self.several:
                 chosen = thresholds.label_thresholds(found, gold)
             else:
-                chosen = thresholds.class_thresholds(found, lambda names: score(gold, names))
+                chosen = thresholds.class_thresholds(found, gold, lambda names: score(gold, names))
             fitted = dataclasses.replace(fitted, thresholds=chosen)
         return fitted
 

@@ -175,7 +175,7 @@ def test_given_weights_are_those_of_the_labels_by_number():
              "{'a': (1, 2, 3)}", "{'a': ((1, 2), 3)}", "{None: 1}", "[1, 2]"],
 )  # fmt: skip
 def test_malformed_weights_are_refused(text):
-    with pytest.raises(ValueError, match=r"^class_weights='.*is neither none nor auto, nor has"):
+    with pytest.raises(ValueError, match=r"^class_weights=.*is neither none nor auto, nor has"):
         HeadConfig(class_weights=text)
 
 
