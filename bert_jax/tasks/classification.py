@@ -240,7 +240,7 @@ class ClassificationData(Labelled):
 
     def balanced_weights(self, examples):
         examples = list(examples)
-        counts = Counter(label for e in examples for label in set(e.labels or ()))
+        counts: Counter[str] = Counter(label for e in examples for label in set(e.labels or ()))
         if self.kind == "multi":
             return {
                 name: balanced_weights([len(examples) - counts[name], counts[name]])
