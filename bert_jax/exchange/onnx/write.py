@@ -194,6 +194,8 @@ def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes
             f"{loaded.source} was trained with {field}, which is not exported to ONNX: train a"
             " linear head, or export output='vectors'."
         )
+    if head is not None and head.subwords != "first":  # logits of all tokens, not of words
+        data = dataclasses.replace(data, head=dataclasses.replace(head, subwords="first"))
     module = data.make_task(model, loaded.tokenizer).make_model()
     if isinstance(module, MultipleChoiceModel):
         return module, ("batch", "choices", "seq")

@@ -75,6 +75,7 @@ HEADS = {
         {"task": "tagging", "head.layers": "concat_last_4", "model.num_layers": 4},
         "O B-X I-X",
     ),
+    "tagging of all pieces": ({"task": "tagging", "head.subwords": "max"}, "O B-X I-X"),
     "crf": (
         {"task": "tagging", "head.tagging": "crf", "head.layers": "mix_with_embeddings"},
         "O B-X I-X",
@@ -217,9 +218,8 @@ def test_every_head_gives_our_outputs(name, make, tmp_path):
     loaded = make(labels, **values)
     positions = np.tile(np.arange(40), (4, 1))
     is_word = make_inputs()["attention_mask"] > 0
-    fields = (
-        {"word_positions": positions, "is_word": is_word} if "tagging" in values["task"] else {}
-    )
+    words = {"word_positions": positions, "is_word": is_word, "word_sizes": np.ones_like(positions)}
+    fields = words if "tagging" in values["task"] else {}
     outputs, _ = apply(loaded, **fields)
     names = ("logits",) if hasattr(outputs, "logits") else ("start_logits", "end_logits")
     expected = {output: getattr(outputs, output) for output in names}
