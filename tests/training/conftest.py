@@ -83,6 +83,8 @@ CHANGES = {
             "data.windows_per_epoch": 2,
             "data.max_examples_per_row": 2,
             "head.window_pool": "max",
+            "head.class_weights": "auto",
+            "head.thresholds": "tuned",
         },
     ),
     "tagging": ("tagging", {"max_length": 14, "data.bucket_lengths": (14,)}),
