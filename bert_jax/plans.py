@@ -17,8 +17,8 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import window_starts
 from bert_jax.data.labelled.split import held_out, write_split
 from bert_jax.files.atomic import write_bytes
-from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
@@ -138,7 +138,8 @@ def _settings(
         length_settings = recipe.length_recipe(encoder, usual, lengths)
         rows = len(examples)
     settings = recipe.finetuning_recipe(encoder, rows, task.pools, task.embeds) | length_settings
-    if (task.pools or task.embeds) and (pooling := read_sentence_vectors(config.init_from).pooling):
+    vectors = read_sentence_vectors(local_model(config.init_from))
+    if (task.pools or task.embeds) and (pooling := vectors.pooling):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
     return settings
@@ -170,7 +171,7 @@ def own_vocabulary(model: str, workdir: str, prefix: str = "") -> str:
     "" if the model has a file of its own, which the run copies to the workdir. The name of the file
     begins with `prefix`.
     """
-    path = local(model)
+    path = local_model(model)
     if format_of(path) == "workdir":
         return ""
     vocabulary = open_checkpoint(path).vocabulary

@@ -6,8 +6,8 @@
 
 The argument is a size of BERT: base (the default), large, medium, small, mini, tiny. Text and steps
 are those of its configuration; tiny has fewer steps. Or it is a recipe that learns most in minutes
-on a CPU: plain, whose head is a softmax, or record, which may also copy words from its example and
-cannot be exported; both of size tiny, and plain_mini and record_mini of size mini.
+on a CPU: plain, whose head is a softmax, or record, which may also copy words from its example;
+both of size tiny, and plain_mini and record_mini of size mini.
 docs/pretraining.md has the source of each part, docs/measurements.md what they do.
 """
 

@@ -101,6 +101,67 @@ NAMES = {
         transposes=True,
     ),
 }
+_OURS = ("attention/query", "attention/key", "attention/value", "attention/output")
+NAMES["distilbert"] = Names(
+    {
+        "distilbert/embeddings/word_embeddings": "distilbert.embeddings.word_embeddings",
+        "distilbert/embeddings/position_embeddings": "distilbert.embeddings.position_embeddings",
+        "distilbert/embeddings/layer_norm": "distilbert.embeddings.LayerNorm",
+        "distilbert/pooler": "pre_classifier",
+        "masked_lm": "vocab_projector",
+        "masked_lm/transform": "vocab_transform",
+        "masked_lm/layer_norm": "vocab_layer_norm",
+        "classifier": "classifier",
+        "span": "qa_outputs",
+    },
+    "distilbert.transformer.layer.{}.",
+    {
+        **{name: f"attention.{x}_lin" for name, x in zip(_OURS, "q k v out".split(), strict=True)},
+        "attention/layer_norm": "sa_layer_norm",
+        "intermediate": "ffn.lin1",
+        "output": "ffn.lin2",
+        "layer_norm": "output_layer_norm",
+    },
+    transposes=True,
+)
+
+
+def _as_bert(encoder: str, prefix: str, heads: dict[str, str]) -> Names:
+    bert = NAMES["bert"]
+    embeddings = {
+        name.replace("bert/", f"{encoder}/"): module.replace("bert.", f"{prefix}.")
+        for name, module in bert.modules.items()
+        if "embeddings" in name
+    }
+    layer = bert.layer.replace("bert.", f"{prefix}.")
+    span = {"span": "qa_outputs"}
+    return Names(embeddings | heads | span, layer, bert.layer_modules, transposes=True)
+
+
+NAMES["electra"] = _as_bert(
+    "electra",
+    "electra",
+    {
+        "electra/embeddings/projection": "electra.embeddings_project",
+        "electra/pooler": "classifier.dense",
+        "masked_lm": "generator_lm_head",
+        "masked_lm/transform": "generator_predictions.dense",
+        "masked_lm/layer_norm": "generator_predictions.LayerNorm",
+        "classifier": "classifier",
+    },
+)
+for _name in ("roberta", "xlm_roberta"):
+    NAMES[_name] = _as_bert(
+        _name,
+        "roberta",
+        {
+            f"{_name}/pooler": "classifier.dense",
+            "masked_lm": "lm_head",
+            "masked_lm/transform": "lm_head.dense",
+            "masked_lm/layer_norm": "lm_head.layer_norm",
+            "classifier": "classifier",
+        },
+    )
 LEAVES = {"embedding": "weight", "kernel": "weight", "scale": "weight", "bias": "bias"}
 HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "relu_squared": "relu2"}
 SIZES = {
@@ -115,7 +176,7 @@ SIZES = {
 def to_theirs(tree: Any) -> dict[str, np.ndarray]:
     """Returns a tree of parameters or gradients, or its leaves by path, as {their name: array}."""
     ours = {path: np.array(leaf) for path, leaf in flatten(tree).items()}
-    encoder = next(name for name in NAMES if any(path.startswith(f"{name}/") for path in ours))
+    encoder = next(name for name in NAMES if f"{name}/" in {p[: len(name) + 1] for p in ours})
     names, parts = NAMES[encoder], {}
     order = list(names.layer_modules)
     for path, array in ours.items():
@@ -128,6 +189,9 @@ def to_theirs(tree: Any) -> dict[str, np.ndarray]:
             name = names.modules[module]
         array = array.T if leaf == "kernel" and transposes else array
         parts.setdefault(f"{name}.{LEAVES[leaf]}", {})[place] = array
+    if encoder in ("electra", "roberta", "xlm_roberta") and f"{encoder}/pooler/kernel" in ours:
+        for leaf in ("weight", "bias"):  # the last layer of a classifier
+            parts[f"classifier.out_proj.{leaf}"] = parts.pop(f"classifier.{leaf}")
     axis = 0 if names.transposes else -1
     return {
         name: np.concatenate([arrays[i] for i in sorted(arrays)], axis)
@@ -150,13 +214,24 @@ def make_twin(name: str, config: Any, params: Any, **more: Any) -> Any:
         values |= {f"{token}_token_id": None for token in ("pad", "bos", "eos", "cls", "sep")}
         values |= {"intermediate_size": config.intermediate_size}
         values |= {"local_attention": 2 * config.attention_window}
-    elif config.name == "bert":
+    elif config.name == "distilbert":
+        values |= {"hidden_dim": config.intermediate_size}
+        for theirs, ours in (("dim", "hidden_size"), ("n_layers", "num_layers")):
+            values[theirs] = getattr(config, ours)
+        values["n_heads"] = config.num_heads
+        for theirs in ("hidden_size", "num_hidden_layers", "num_attention_heads"):
+            del values[theirs]
+    elif config.name != "gpt":
         values |= {
             "intermediate_size": config.intermediate_size,
             "type_vocab_size": config.type_vocab_size,
             "layer_norm_eps": config.layer_norm_epsilon,
             "hidden_act": HIDDEN_ACTS[config.activation],
         }
+        if config.name == "electra":
+            values["embedding_size"] = config.embedding_size
+        if config.name.endswith("roberta"):
+            values["max_position_embeddings"] += 2
     model = make(make.config_class(**values | more, attn_implementation="eager"))
     state = {name: torch.tensor(array) for name, array in to_theirs(params).items()}
     missing, unexpected = model.load_state_dict(state, strict=False)

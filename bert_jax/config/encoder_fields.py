@@ -81,6 +81,16 @@ class EncoderConfig(Group):
         return False
 
     @property
+    def embedding_size(self) -> int:
+        """Features of a row of the embedding tables."""
+        return self.hidden_size
+
+    @property
+    def pooler_activation(self) -> str:
+        """Activation of the pooler: `tanh`, `relu` or `gelu`."""
+        return "tanh"
+
+    @property
     def padded_vocab_size(self) -> int:
         """Rows of the embedding table; those past `vocab_size` belong to no token."""
         multiple = self.pad_vocab_to_multiple_of
@@ -162,6 +172,11 @@ class TransformerConfig(EncoderConfig):
     def is_causal(self) -> bool:
         """Whether no position attends to a later one."""
         return self.attention_pattern == "causal" or self.reads_forward
+
+    @property
+    def position_offset(self) -> int:
+        """Rows of the table of learned positions before that of the first position."""
+        return 0
 
     @property
     def head_dim(self) -> int:

@@ -34,6 +34,9 @@ class BertConfig(TransformerConfig):
 
     def check(self) -> None:
         super().check()
+        self._check_token_types()
+
+    def _check_token_types(self) -> None:
         if self.type_vocab_size == 1:
             raise UserError(
                 "type_vocab_size=1 is too few: a row has two segments (0: no token types)."
@@ -103,6 +106,85 @@ class ModernBertConfig(BertConfig):
     mask_value: float = -1e9
     feed_forward: str = "gated"
     next_sentence: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DistilBertConfig(BertConfig):
+    """DistilBERT (Sanh et al. 2019, arXiv 1910.01108): BERT-Base with half of its layers.
+
+    It has neither token types nor next-sentence prediction.
+    """
+
+    name: str = "distilbert"
+    num_layers: int = 6
+    activation: str = "gelu"
+    type_vocab_size: int = 0
+    next_sentence: bool = False
+
+    @property
+    def pooler_activation(self) -> str:
+        """Activation of the pooler, which only fine-tuned classifiers have."""
+        return "relu"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ElectraConfig(BertConfig):
+    """ELECTRA-Small (Clark et al. 2020, arXiv 2003.10555): BERT with narrower embeddings."""
+
+    name: str = "electra"
+    hidden_size: int = 256
+    num_heads: int = 4
+    intermediate_size: int = 1024
+    activation: str = "gelu"
+    next_sentence: bool = False
+    # Features of the embedding tables, which a dense layer projects to hidden_size if they differ.
+    embedding_size: int = setting(128)  # type: ignore[override]
+
+    @property
+    def pooler_activation(self) -> str:
+        """Activation of the pooler, which only fine-tuned classifiers have."""
+        return "gelu"
+
+    def check(self) -> None:
+        super().check()
+        if self.embedding_size != self.hidden_size and self.lm_head == "tied":
+            raise UserError(
+                f"lm_head='tied' needs embedding_size={self.embedding_size} to be hidden_size="
+                f"{self.hidden_size}: set lm_head='transform'."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RobertaConfig(BertConfig):
+    """RoBERTa-Base (Liu et al. 2019, arXiv 1907.11692): BERT without next-sentence prediction."""
+
+    name: str = "roberta"
+    vocab_size: int = 50_265
+    activation: str = "gelu"
+    layer_norm_epsilon: float = 1e-5
+    # One type, which all tokens have.
+    type_vocab_size: int = setting(1)
+    next_sentence: bool = False
+
+    @property
+    def position_offset(self) -> int:
+        """Rows before that of the first position; the published program counts from 2."""
+        return 2
+
+    def _check_token_types(self) -> None:
+        if self.type_vocab_size != 1:
+            raise UserError(
+                f"type_vocab_size={self.type_vocab_size} must be 1 with name={self.name!r}: all"
+                " tokens have the same type."
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class XlmRobertaConfig(RobertaConfig):
+    """XLM-RoBERTa-Base (Conneau et al. 2020, arXiv 1911.02116): RoBERTa for 100 languages."""
+
+    name: str = "xlm_roberta"
+    vocab_size: int = 250_002
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -207,6 +289,10 @@ class ElmoConfig(EncoderConfig):
 
 ENCODERS: dict[str, type[EncoderConfig]] = {
     "bert": BertConfig,
+    "distilbert": DistilBertConfig,
+    "electra": ElectraConfig,
+    "roberta": RobertaConfig,
+    "xlm_roberta": XlmRobertaConfig,
     "modernbert": ModernBertConfig,
     "gpt": GptConfig,
     "elmo": ElmoConfig,

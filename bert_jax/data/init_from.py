@@ -17,6 +17,7 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.buckets import address_of, local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.formats.hub import local_model
 from bert_jax.text.extra_tokens import count_extra_tokens
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
@@ -68,7 +69,7 @@ def _from_run(fields: Fields, explicit: Collection[str], workdir: str) -> dict[s
 
 def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
     """Returns the fields with the model and the vocabulary of the source."""
-    path = local(fields["init_from"])
+    path = local_model(fields["init_from"])
     if format_of(path) == "workdir":
         run = store.load(path)
         model, lowercase = run.model.to_dict(), run.data.lowercase

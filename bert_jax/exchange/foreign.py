@@ -16,10 +16,10 @@ from bert_jax.exchange.loaded import (
     pretraining_shapes,
     words_param,
 )
-from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, open_checkpoint
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.hub import local_model
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
@@ -62,7 +62,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
         tokenizer=checkpoint.tokenizer(reads_new_words(model)),
         vocabulary=checkpoint.vocabulary,
         labels=checkpoint.labels,
-        sentence_vectors=read_sentence_vectors(local(path)),
+        sentence_vectors=read_sentence_vectors(local_model(path)),
         missing=report.missing,
         new_rows=new_rows,
         checkpoint=checkpoint,
@@ -173,7 +173,9 @@ def _expected_shapes(
             " another one."
         )
     (classes,) = checkpoint.tensors[stored].shape
-    return {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")} | {
-        f"{head}/bias": (classes,),
-        f"{head}/kernel": (model.hidden_size, classes),
-    }
+    shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
+    if TASKS[checkpoint.task].pools and config["head.pooler"]:
+        shapes[f"{model.name}/pooler/kernel"] = (model.hidden_size, model.hidden_size)
+        if model.biases:
+            shapes[f"{model.name}/pooler/bias"] = (model.hidden_size,)
+    return shapes | {f"{head}/bias": (classes,), f"{head}/kernel": (model.hidden_size, classes)}

@@ -3,22 +3,21 @@
 The folder has `config.json`, which names the class for the task, `model.safetensors` and the
 tokenizer files; where it is known how the vectors of texts are made, also the files of
 sentence-transformers. As in transformers, the decoder of a language model, which is the word
-embedding table, is not stored a second time.
+embedding table, is not stored a second time. A BERT with options for which transformers has no
+class comes with `modeling_bert_jax.py`, whose classes transformers loads with
+trust_remote_code=True.
 """
 
-import dataclasses
 import json
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.exchange.loaded import LoadedModel, check_heads, vocabulary_params
+from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
-from bert_jax.formats.huggingface import PROBLEM_TYPES, TASKS_BY_CLASS
-from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
+from bert_jax.formats.huggingface import FAMILIES, OWN, PROBLEM_TYPES, TASKS_BY_CLASS, Family
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.sentence_transformers import write_sentence_vectors
@@ -28,14 +27,12 @@ from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
 
 _FORMAT = "huggingface"
-# By config.task.
-BERT_CLASSES = {task: name for name, task in TASKS_BY_CLASS.items()}
-BERT_CLASSES["pretraining"] = "BertForPreTraining"
-# The class of pre-training without the head for the next sentence.
-MASKED_LM = "BertForMaskedLM"
-_GPT_CLASSES = {"causal_lm": "OpenAIGPTLMHeadModel"}
-# The classes whose config.json names the labels.
-_LABELLED = ("BertForSequenceClassification", "BertForTokenClassification")
+# The classes of transformers for models without one of its own.
+MODELING = pathlib.Path(__file__).with_name("modeling_bert_jax.py")
+_MASKED_LM, _BASE = "ForMaskedLM", "Model"
+# What transformers' heads have in common with ours, by field of `config.head`.
+_HEADS = {"layers": "last", "lm_weight": 0.0, "both_orders": False}
+_POOLING = {"pool": "cls", "pooler": True}
 
 
 def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
@@ -48,16 +45,18 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     Raises:
       UserError: transformers has no class for the task, or not for a model with these settings.
     """
-    check_heads(model)
-    family = check_encoder(model.config.model)
-    name = family.find_class(model)
+    name, family = _find_class(model)
     params, left_out = _choose_params(model, name)
     table = NAMES[model.config.model.name][_FORMAT]
     tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
+    tensors = {_stored_name(tensor, name): array for tensor, array in tensors.items()}
+    reads_pairs = family.reads_pairs and model.config["model.type_vocab_size"] > 0
     files = {
         "config.json": _json_text(_config(model, name, family)),
-        **tokenizer_files(model, family.reads_pairs, family.frames_text),
+        **tokenizer_files(model, reads_pairs, family.frames_text),
     }
+    if family is OWN:
+        files[MODELING.name] = MODELING.read_text(encoding="utf-8")
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
     write_safetensors(folder / "model.safetensors", tensors)
@@ -77,25 +76,34 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     }
 
 
-def check_encoder(model: EncoderConfig) -> "Family":
-    """Returns the models of transformers with this encoder.
+def check_encoder(model: EncoderConfig) -> Family:
+    """Returns the family of classes that has an encoder.
 
     Raises:
-      UserError: there are none. An encoder that transformers lacks is refused as a BERT.
+      UserError: there is none. An encoder that transformers lacks is refused as a BERT.
     """
     family = FAMILIES.get(model.name, FAMILIES["bert"])
-    family.config.check(model.to_dict())
-    return family
+    try:
+        family.config.check(model.to_dict())
+        return family
+    except UserError:
+        if FAMILIES.get(model.name) is not FAMILIES["bert"] or model.is_causal:
+            raise
+    return OWN
 
 
 def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str]]:
     """Returns the parameters that a class of transformers has, and path -> reason for the rest."""
     encoder, vocab_size = model.config.model.name, model.config.model.vocab_size
-    has_pooler = find_task(model.config.task).pools and name != MASKED_LM
+    has_pooler = find_task(model.config.task).pools and not name.endswith(_MASKED_LM)
+    has_pooler = has_pooler and model.config.get("head.pooler", True)
     kept, left_out = dict(model.params), {}
     for path, array in model.params.items():
         if path.startswith(f"{encoder}/pooler/") and not has_pooler:
             left_out[path] = f"{name} has no pooler"
+            del kept[path]
+        elif path.startswith("next_sentence/") and name.endswith(_MASKED_LM):
+            left_out[path] = f"{name} has no head for next sentences"
             del kept[path]
         elif path in vocabulary_params(encoder):
             kept[path] = array[:vocab_size]
@@ -107,95 +115,110 @@ def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str
 # ------------------------------------------------------------------ classes and config.json
 
 
-def _bert_class(model: LoadedModel) -> str:
-    config, task = model.config, find_task(model.config.task)
-    if not config["model.type_vocab_size"]:
+def _find_class(model: LoadedModel) -> tuple[str, Family]:
+    """Returns the name of the class for a model, and its family.
+
+    Raises:
+      UserError: there is none.
+    """
+    family = check_encoder(model.config.model)
+    try:
+        return _class_of(model, family), family
+    except UserError as error:
+        if family is not FAMILIES["bert"]:
+            raise
+        try:
+            return _class_of(model, OWN), OWN
+        except UserError:
+            raise error from None
+
+
+def _class_of(model: LoadedModel, family: Family) -> str:
+    """Returns the name of a family's class for a model; raises UserError if there is none."""
+    config, task, title = model.config, find_task(model.config.task), family.config.title
+    has_copies = any(path.startswith("copy_head/") for path in model.params)
+    if has_copies and family is not OWN:
         raise UserError(
-            "transformers' BERT has token types, and config.model.type_vocab_size=0: export the run"
-            " with to_stablehlo."
+            f"{model.source} was trained with config.model.copy_head=True, and transformers'"
+            f" {title} has no head that copies tokens: train with False."
         )
+    if family is FAMILIES["bert"] and not config["model.type_vocab_size"]:
+        raise UserError("transformers' BERT has token types, and config.model.type_vocab_size=0.")
     if task.embeds:
-        return "BertModel"
+        if _BASE not in family.classes:
+            raise _no_class(model, family)
+        return family.prefix + _BASE
     if not task.head:
+        end = "LMHeadModel" if task.reads_forward else _MASKED_LM
+        has_lm = task.fills_masks or task.reads_forward
+        if not has_lm or end not in family.classes or task.reads_forward != model.model.is_causal:
+            raise _no_class(model, family)
         has_pairs = any(path.startswith("next_sentence/") for path in model.params)
-        return BERT_CLASSES.get(config.task, "") if has_pairs else MASKED_LM
-    if (layers := config["head.layers"]) != "last":
-        raise UserError(
-            f"The head was trained with config.head.layers={layers!r}: transformers' classes read"
-            " the last layer only, so their answers would differ."
-        )
-    required = {config.task: "linear", "lm_weight": 0.0}
-    if task.pools:
-        required |= {"pool": "cls", "pooler": True, "both_orders": False}
+        return family.prefix + ("ForPreTraining" if has_pairs and family.has_pairs else end)
+    if config.task not in family.tasks:
+        raise _no_class(model, family)
+    required = _HEADS | {config.task: "linear"} | (_POOLING if family is not OWN else {})
     for name, value in required.items():
-        if (got := config[f"head.{name}"]) != value:
+        if (got := config.get(f"head.{name}", value)) != value:
             raise UserError(
                 f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
-                f" BERT have {value!r} only, so their answers would differ."
+                f" {title} have {value!r} only, so their answers would differ."
             )
-    return BERT_CLASSES.get(config.task, "")
+    return family.prefix + next(end for end, t in TASKS_BY_CLASS.items() if t == config.task)
 
 
-def _gpt_class(model: LoadedModel) -> str:
-    if (task := model.config.task) not in _GPT_CLASSES:
-        raise UserError(
-            f"transformers has no class for a GPT with config.task={task!r}, only for"
-            f" {', '.join(_GPT_CLASSES)}: export the run with to_stablehlo."
+def _no_class(model: LoadedModel, family: Family) -> UserError:
+    return UserError(
+        f"transformers has no class for a {family.config.title} with config.task="
+        f"{model.config.task!r} whose head is that of this package: export the run with"
+        " to_stablehlo."
+    )
+
+
+def _stored_name(tensor: str, name: str) -> str:
+    """Returns the name of a tensor in a class; some call the last layer of a classifier so."""
+    has_projection = name.startswith(("Electra", "Roberta", "XLMRoberta"))
+    if has_projection and name.endswith("ForSequenceClassification"):
+        return tensor.replace("classifier.", "classifier.out_proj.").replace(
+            "out_proj.dense", "dense"
         )
-    return _GPT_CLASSES[task]
-
-
-def _modernbert_class(model: LoadedModel) -> str:
-    if find_task(model.config.task).embeds:
-        return "ModernBertModel"
-    if not find_task(model.config.task).fills_masks:
-        raise UserError(
-            f"transformers has no class for a ModernBERT with config.task={model.config.task!r}"
-            " whose head is that of this package: export the run with to_stablehlo."
-        )
-    return "ModernBertForMaskedLM"
-
-
-@dataclasses.dataclass(frozen=True)
-class Family:
-    """The models of transformers with one encoder.
-
-    Attributes:
-      config: their configuration.
-      find_class: model -> name of the class; raises UserError.
-      reads_pairs: whether the encoder reads token types.
-      frames_text: whether its text is between [CLS] and [SEP], and may be padded with [PAD].
-    """
-
-    config: ModelConfig
-    find_class: Callable[[LoadedModel], str]
-    reads_pairs: bool
-    frames_text: bool
-
-
-# By the name of the encoder.
-FAMILIES = {
-    "bert": Family(BERT, _bert_class, reads_pairs=True, frames_text=True),
-    "modernbert": Family(MODERNBERT, _modernbert_class, reads_pairs=False, frames_text=True),
-    "gpt": Family(GPT, _gpt_class, reads_pairs=False, frames_text=False),
-}
+    return tensor
 
 
 def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     """Returns the content of config.json."""
+    tokenizer, task = model.tokenizer, find_task(model.config.task)
     content = {"architectures": [name], **family.config.keys(model.config.model.to_dict())}
-    if family.frames_text:
-        content["pad_token_id"] = model.tokenizer.pad_id
+    if not task.reads_forward:
+        required = family.config.required.get("pad_token_id", tokenizer.pad_id)
+        if tokenizer.pad_id != required:
+            raise UserError(
+                f"{family.config.title} needs the padding id {required}, from which its positions"
+                f" count, and that of {model.vocabulary.name} is {tokenizer.pad_id}."
+            )
+        content["pad_token_id"] = tokenizer.pad_id
     content |= {"tie_word_embeddings": True, "dtype": "float32"}
-    if name in _LABELLED:
+    if family is OWN:
+        content |= {"mask_token_id": tokenizer.mask_id, "tie_word_embeddings": False}
+        content |= {key: model.config.get(f"head.{key}", x) for key, x in _POOLING.items()}
+        classes = {"Config": "Config", "Model": "Model"} | {
+            f"ModelFor{end.removeprefix('For')}": end for end in _OWN_CLASSES
+        }
+        content["auto_map"] = {
+            f"Auto{auto}": f"{MODELING.stem}.{family.prefix}{end}" for auto, end in classes.items()
+        }
+    if name.endswith(("ForSequenceClassification", "ForTokenClassification")):
         classes = len(model.params["classifier/bias"])
         labels = model.labels or [f"LABEL_{i}" for i in range(classes)]
         content["id2label"] = {str(index): label for index, label in enumerate(labels)}
         content["label2id"] = {label: index for index, label in enumerate(labels)}
-    if name == "BertForSequenceClassification":
+    if name.endswith("ForSequenceClassification"):
         types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
         content["problem_type"] = types[model.config["head.problem_type"]]
     return content
+
+
+_OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassification")
 
 
 # ------------------------------------------------------------------ tokenizer files
@@ -214,18 +237,18 @@ def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) ->
     length, content = model.config.model.max_position_embeddings, model.vocabulary.content
     if model.vocabulary.kind == ".gpt":
         return _gpt_files(model, length)
-    tokenizer = tokenizer_json(model.tokenizer, content)
     settings = tokenizer_config(model.tokenizer, length)
-    if not frames_text:  # text to be continued does not end in [SEP]
-        tokenizer["post_processor"] = None
     if not reads_pairs:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
-        # ModernBERT's classes refuse them.
+        # other classes refuse them.
         settings["model_input_names"].remove("token_type_ids")
-    return {
-        "tokenizer.json": _json_text(tokenizer),
-        "tokenizer_config.json": _json_text(settings),
-    }
+    files = {"tokenizer_config.json": _json_text(settings)}
+    if model.vocabulary.kind != ".json":  # which is a tokenizer.json
+        tokenizer = tokenizer_json(model.tokenizer, content)
+        if not frames_text:  # text to be continued does not end in [SEP]
+            tokenizer["post_processor"] = None
+        files["tokenizer.json"] = _json_text(tokenizer)
+    return files
 
 
 def _gpt_files(model: LoadedModel, length: int) -> dict[str, str]:

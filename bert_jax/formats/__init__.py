@@ -14,10 +14,10 @@ import os
 from types import ModuleType
 
 from bert_jax.config import store
-from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm, google, huggingface, openai
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
+from bert_jax.formats.hub import local_model
 
 FORMATS: dict[str, ModuleType] = {
     "huggingface": huggingface,
@@ -33,7 +33,7 @@ def format_of(path: str) -> str:
     Raises:
       UserError: there is no such path, or it is none of these.
     """
-    path = local(path)
+    path = local_model(path)
     if os.path.isdir(os.path.join(path, "checkpoints")) or store.is_run(path):
         return "workdir"
     if name := next((name for name, module in FORMATS.items() if module.matches(path)), ""):
@@ -41,7 +41,8 @@ def format_of(path: str) -> str:
     if not os.path.exists(path):
         raise UserError(
             f"{path}: no such file or folder: give a workdir, or a folder of Hugging Face,"
-            " google-research/bert, bilm-tf or OpenAI on this machine; nothing is downloaded."
+            " google-research/bert, bilm-tf or OpenAI; for a name of the hub, pip install"
+            " 'bert_jax[hub]'."
         )
     raise UserError(
         f"{path} is neither a workdir (with checkpoints/), nor a folder of Hugging Face (with"
@@ -64,7 +65,7 @@ def open_checkpoint(
     Raises:
       UserError: it is incomplete, or not a model that this package has.
     """
-    path = local(path)
+    path = local_model(path)
     checkpoint = FORMATS[format or format_of(path)].open_checkpoint(path, choices or Choices())
     name = checkpoint.vocabulary.path or sibling(checkpoint.path, "tokenizer.json")
     pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]

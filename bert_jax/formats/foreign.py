@@ -122,52 +122,6 @@ def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
     return Vocabulary(path, "vocab.txt", ".txt", content)
 
 
-def wordpiece_vocabulary(path: str, chosen: str) -> Vocabulary:
-    """Returns the WordPiece vocabulary of a Hugging Face folder, from vocab.txt or tokenizer.json.
-
-    Args:
-      path: the folder, or a file in it.
-      chosen: path of a vocab.txt that is used instead; empty: none.
-
-    Raises:
-      UserError: there is no vocabulary, or it is not one of WordPiece.
-    """
-    name = chosen or sibling(path, "vocab.txt")
-    if chosen or os.path.isfile(name):
-        return read_vocabulary(name)
-    name = sibling(path, "tokenizer.json")
-    if not os.path.isfile(name):
-        raise UserError(
-            f"{os.path.dirname(name)} has neither vocab.txt nor tokenizer.json: name a"
-            " vocabulary with --vocab=PATH."
-        )
-    tokenizer = read_json_object(name)
-    model = tokenizer.get("model") or {}
-    if model.get("type") != "WordPiece":
-        raise UserError(
-            f"{name} has a tokenizer of type {model.get('type')!r}: only 'WordPiece' is supported;"
-            " name a vocab.txt with --vocab=PATH."
-        )
-    ids = dict(model["vocab"])
-    ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
-    pieces = sorted(ids, key=ids.__getitem__)
-    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
-        raise UserError(
-            f"{name} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
-        )
-    return text_vocabulary("".join(piece + "\n" for piece in pieces).encode())
-
-
-def reads_lowercase(path: str, vocabulary: Vocabulary) -> bool:
-    """Returns the setting in the tokenizer files of a folder, or else that of the vocabulary."""
-    value = None
-    if os.path.isfile(name := sibling(path, "tokenizer_config.json")):
-        value = read_json_object(name).get("do_lower_case")
-    if value is None and os.path.isfile(name := sibling(path, "tokenizer.json")):
-        value = (read_json_object(name).get("normalizer") or {}).get("lowercase")
-    return value if isinstance(value, bool) else is_lowercase(vocabulary.content)
-
-
 def is_lowercase(vocabulary: bytes) -> bool:
     """Returns whether no word has an upper-case letter; `<S>` and `[CLS]` are not words."""
     pieces = vocabulary.decode("utf-8", "replace").split()

@@ -7,7 +7,8 @@ tokens of fine-tuning follow the released pieces; most checkpoints have no embed
 import os
 from typing import Any
 
-from bert_jax.formats.foreign import ForeignCheckpoint, sibling, wordpiece_vocabulary
+from bert_jax.formats.foreign import ForeignCheckpoint, sibling
+from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import FILES, unpack
@@ -51,4 +52,4 @@ def find_vocabulary(path: str, chosen: str) -> Vocabulary:
     """
     if chosen or any(os.path.isfile(sibling(path, name)) for pair in FILES for name in pair):
         return read_vocabulary(chosen or os.path.dirname(sibling(path, FILES[0][0])))
-    return wordpiece_vocabulary(path, "")
+    return folder_vocabulary(path, "")

@@ -3,23 +3,25 @@
 Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run any code.
 """
 
+import dataclasses
 import glob
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats.foreign import (
-    Choices,
-    ForeignCheckpoint,
-    read_json_object,
-    reads_lowercase,
-    sibling,
-    wordpiece_vocabulary,
-)
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, read_json_object, sibling
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
-from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT
-from bert_jax.formats.names import bert as bert_names
+from bert_jax.formats.hf_vocabulary import folder_vocabulary, reads_lowercase
+from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
+from bert_jax.formats.names import NAMES
+from bert_jax.formats.relative_configs import (
+    DISTILBERT,
+    ELECTRA,
+    OWN_BERT,
+    ROBERTA,
+    XLM_ROBERTA,
+)
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
 
@@ -37,20 +39,67 @@ ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
     "relu2": "relu_squared",
 }
-# The classes with another head than those of pre-training -> value for `config.task`.
+# How the names of the classes with another head than those of pre-training end -> value for
+# `config.task`.
 TASKS_BY_CLASS = {
-    "BertForSequenceClassification": "classification",
-    "BertForTokenClassification": "tagging",
-    "BertForQuestionAnswering": "span",
-    "BertForMultipleChoice": "multiple_choice",
+    "ForSequenceClassification": "classification",
+    "ForTokenClassification": "tagging",
+    "ForQuestionAnswering": "span",
+    "ForMultipleChoice": "multiple_choice",
 }
-# `problem_type` of a BertForSequenceClassification -> value for `config.head.problem_type`.
+# `problem_type` of a class ForSequenceClassification -> value for `config.head.problem_type`.
 PROBLEM_TYPES = {
     "single_label_classification": "single",
     "multi_label_classification": "multi",
     "regression": "regression",
 }
-_MODERNBERT_CLASSES = ("ModernBertModel", "ModernBertForMaskedLM")
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """The models of transformers that are BERT's stack.
+
+    Attributes:
+      config: their configuration.
+      prefix: beginning of the names of their classes.
+      tasks: values of `config.task` for which its classes have the same head as this package.
+      classes: ends of the names of the classes without such a head.
+      reads_pairs: whether the encoder reads token types.
+      activation: the only activation; empty: any of ACTIVATIONS.
+      has_pairs: whether there is a class with the head for the next sentence.
+    """
+
+    config: ModelConfig
+    prefix: str
+    tasks: tuple[str, ...] = ("classification", "tagging", "span")
+    classes: tuple[str, ...] = ("Model", "ForMaskedLM")
+    reads_pairs: bool = True
+    activation: str = ""
+    has_pairs: bool = False
+
+    @property
+    def frames_text(self) -> bool:
+        """Whether its text is between [CLS] and [SEP]: not if it is to be continued."""
+        return "LMHeadModel" not in self.classes
+
+
+# By the name of the encoder.
+FAMILIES = {
+    "bert": Family(BERT, "Bert", tuple(TASKS_BY_CLASS.values()), has_pairs=True),
+    "distilbert": Family(DISTILBERT, "DistilBert", reads_pairs=False),
+    "electra": Family(
+        ELECTRA, "Electra", classes=("Model", "ForMaskedLM", "ForPreTraining"), activation="gelu"
+    ),
+    "roberta": Family(ROBERTA, "Roberta", reads_pairs=False, activation="gelu"),
+    "xlm_roberta": Family(XLM_ROBERTA, "XLMRoberta", reads_pairs=False, activation="gelu"),
+    "modernbert": Family(MODERNBERT, "ModernBert", (), reads_pairs=False, activation="gelu"),
+    "gpt": Family(GPT, "OpenAIGPT", (), ("LMHeadModel",), False, activation="gelu_tanh"),
+}
+# A BERT with options of this package, for which the exported folder has the classes.
+OWN = Family(OWN_BERT, "BertJax", ("classification", "tagging"))
+_BY_MODEL_TYPE = {"bert_jax": "bert"} | {
+    family.config.required["model_type"]: name for name, family in FAMILIES.items()
+}
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
@@ -64,63 +113,82 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     config_path = sibling(path, CONFIG)
     values = read_json_object(config_path)
     model_type = values.get("model_type", "bert")
-    if model_type not in _MODEL_TYPES:
+    if model_type not in _BY_MODEL_TYPE:
         raise UserError(
             f"{config_path} has model_type={model_type!r}: only"
-            f" {', '.join(map(repr, _MODEL_TYPES))} are supported."
+            f" {', '.join(map(repr, _BY_MODEL_TYPE))} are supported."
         )
-    return _MODEL_TYPES[model_type](path, values, arrays, choices)
+    name = _BY_MODEL_TYPE[model_type]
+    open_model = _open_gpt if name == "gpt" else _open_bert
+    return open_model(path, values, arrays, choices, name)
 
 
 def _open_bert(
-    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
+    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices, name: str
 ) -> ForeignCheckpoint:
-    config_path = sibling(path, CONFIG)
-    hidden_act = values.get("hidden_act", "gelu")
-    if hidden_act not in ACTIVATIONS:
-        raise UserError(
-            f"{config_path} has hidden_act={hidden_act!r}: only {', '.join(ACTIVATIONS)} are"
-            " supported."
-        )
-    activation = choices.activation or ACTIVATIONS[hidden_act]
-    model = BERT.read({**values, "hidden_act": activation}, config_path)
-    notes = [f"GELU: {activation}, config.json says {hidden_act!r}."]
-    names = set(map(bert_names.HUGGINGFACE.current_name, arrays))
-    model["next_sentence"] = any(name.startswith("bert.pooler.") for name in names)
-    task = _task(values, names)
-    if task == "pretraining" and not model["next_sentence"]:
-        notes.append("It has no pooler: model.next_sentence=False.")
+    config_path, table = sibling(path, CONFIG), NAMES[name]["huggingface"]
+    is_own = values.get("model_type") == OWN.config.required["model_type"]
+    family = OWN if is_own else FAMILIES[name]
+    if only := family.activation:
+        choices.check_activation(path, family.config.title, only)
+    _check_class(values, config_path, family)
+    model, notes = _read_model(values, config_path, family, choices)
+    names = set(map(table.current_name, arrays))
+    pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
+    task = _task(values, names, pooler)
+    settings = {}
+    if is_own and task in OWN.tasks:
+        settings = {f"head.{key}": values[key] for key in ("pool", "pooler") if key in values}
+    elif family.has_pairs:
+        model["next_sentence"] = pooler in names
+        if task == "pretraining" and not model["next_sentence"]:
+            notes.append("It has no pooler: model.next_sentence=False.")
     labels = values.get("id2label") or {} if task in ("classification", "tagging") else {}
     kind = PROBLEM_TYPES.get(str(values.get("problem_type")), "single")
     return ForeignCheckpoint(
         task=task,
         model=model,
+        settings=settings,
         labels=tuple(str(labels[number]) for number in sorted(labels, key=int)),
         label_kind=kind if task == "classification" else "single",
-        **_with_wordpiece(path, arrays, choices, *notes),
+        **_with_vocabulary(path, arrays, choices, *notes),
     )
 
 
-def _open_modernbert(
-    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
-) -> ForeignCheckpoint:
-    choices.check_activation(path, "ModernBERT", "gelu")
-    config_path = sibling(path, CONFIG)
+def _read_model(
+    values: dict[str, Any], config_path: str, family: Family, choices: Choices
+) -> tuple[dict[str, Any], list[str]]:
+    """Returns the fields of `config.model`, and notes."""
+    if family.activation:
+        return family.config.read(values, config_path), []
+    key = next(key for key, field in family.config.fields.items() if field == "activation")
+    stored = values.get(key, "gelu")
+    if stored not in ACTIVATIONS:
+        raise UserError(
+            f"{config_path} has {key}={stored!r}: only {', '.join(ACTIVATIONS)} are supported."
+        )
+    activation = choices.activation or ACTIVATIONS[stored]
+    note = f"GELU: {activation}, config.json says {stored!r}."
+    return family.config.read({**values, key: activation}, config_path), [note]
+
+
+def _check_class(values: dict[str, Any], config_path: str, family: Family) -> None:
+    """Raises UserError for a class with a head that is not one of this package."""
+    if family.has_pairs:
+        return
+    ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
+    known = [family.prefix + end for end in (*family.classes, *ends)]
     for name in values.get("architectures") or ():
-        if name not in _MODERNBERT_CLASSES:
+        if name not in known:
             raise UserError(
-                f"{config_path} has architectures={name!r}: only"
-                f" {' and '.join(_MODERNBERT_CLASSES)} are supported."
+                f"{config_path} has architectures={name!r}: only {', '.join(known)} are supported."
             )
-    model = MODERNBERT.read(values, config_path)
-    return ForeignCheckpoint(
-        task="pretraining", model=model, **_with_wordpiece(path, arrays, choices)
-    )
 
 
 def _open_gpt(
-    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices
+    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices, name: str
 ) -> ForeignCheckpoint:
+    del name
     choices.check_activation(path, "GPT", "gelu_tanh")
     model = GPT.read(values, sibling(path, CONFIG))
     vocabulary = find_vocabulary(path, choices.vocab)
@@ -131,17 +199,9 @@ def _open_gpt(
     return gpt_checkpoint(path, "huggingface", model, vocabulary, lowercase, arrays, note)
 
 
-# `model_type` of config.json -> function that opens such a folder.
-_MODEL_TYPES: dict[str, Callable[..., ForeignCheckpoint]] = {
-    "bert": _open_bert,
-    "openai-gpt": _open_gpt,
-    "modernbert": _open_modernbert,
-}
-
-
-def _with_wordpiece(path: str, arrays: Arrays, choices: Choices, *notes: str) -> Mapping[str, Any]:
+def _with_vocabulary(path: str, arrays: Arrays, choices: Choices, *notes: str) -> Mapping[str, Any]:
     """Returns the fields of a checkpoint that do not depend on its kind of model."""
-    vocabulary = wordpiece_vocabulary(path, choices.vocab)
+    vocabulary = folder_vocabulary(path, choices.vocab)
     lowercase = choices.lowercase
     if lowercase is None:
         lowercase = reads_lowercase(path, vocabulary)
@@ -159,15 +219,22 @@ def _case_note(lowercase: bool) -> str:
     return f"Text is {'' if lowercase else 'not '}lower cased."
 
 
-def _task(values: dict[str, Any], names: set[str]) -> str:
-    """Returns the task of the class in config.json, or else that of the head."""
+def _task(values: dict[str, Any], names: set[str], pooler: str) -> str:
+    """Returns the task of the class in config.json, or else that of the head.
+
+    Args:
+      values: content of config.json.
+      names: the tensors.
+      pooler: name of the tensor of the pooler's kernel.
+    """
     for architecture in values.get("architectures") or ():
-        if architecture in TASKS_BY_CLASS:
-            return TASKS_BY_CLASS[architecture]
+        for end, task in TASKS_BY_CLASS.items():
+            if architecture.endswith(end):
+                return task
     if "qa_outputs.weight" in names:
         return "span"
     if "classifier.weight" in names:
-        return "classification" if "bert.pooler.dense.weight" in names else "tagging"
+        return "classification" if pooler in names else "tagging"
     return "pretraining"
 
 

@@ -78,7 +78,7 @@ def _number(value: Any, field: str, where: str) -> int | float:
 
 
 # Fields of `config.model` that are the same for every BERT and GPT.
-_STACK = {
+STACK = {
     "norm_place": "post",
     "norm": "layer_norm",
     "first_layer_norm": True,
@@ -97,15 +97,16 @@ _STACK = {
 _HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu_squared": "relu2"}
 
 
-class _Bert(ModelConfig):
+class BertFile(ModelConfig):
     """Its values of `read` have our name of the activation, which the programs name differently."""
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        hidden_act = _HIDDEN_ACTS[model["activation"]]
-        return {"model_type": "bert", **super().keys(model), "hidden_act": hidden_act}
+        act = next(key for key, field in self.fields.items() if field == "activation")
+        keys = super().keys(model) | {act: _HIDDEN_ACTS[model["activation"]]}
+        return {"model_type": self.required["model_type"], **keys}
 
 
-BERT = _Bert(
+BERT = BertFile(
     title="BERT",
     fields={
         "vocab_size": "vocab_size",
@@ -125,7 +126,7 @@ BERT = _Bert(
         "name": "bert",
         "attention_pattern": "bidirectional",
         "lm_head": "transform",
-        **_STACK,
+        **STACK,
     },
     required={
         "model_type": "bert",
@@ -191,7 +192,7 @@ GPT = _Gpt(
         "attention_pattern": "causal",
         "lm_head": "tied",
         "activation": "gelu_tanh",
-        **_STACK,
+        **STACK,
     },
     # In transformers' GPT, "gelu" is the form with tanh.
     required={"model_type": "openai-gpt", "afn": "gelu"},

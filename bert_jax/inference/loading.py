@@ -18,9 +18,9 @@ from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange.foreign import open_foreign, with_new_parameters
-from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
+from bert_jax.formats.hub import local_model
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks import find_task
@@ -123,13 +123,13 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
 
     Args:
       folder: a workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI,
-        which is read without writing a workdir.
+        which is read without writing a workdir; or a name of the Hugging Face hub.
       change: returns the configuration to use instead of the folder's.
 
     Raises:
       UserError: there is no model, or it is corrupt; or the folder holds several runs.
     """
-    folder = local(folder)
+    folder = local_model(folder)
     if format_of(folder) != "workdir":
         return _load_foreign(folder, change)
     config = store.load(folder)

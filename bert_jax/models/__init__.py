@@ -7,13 +7,18 @@
 An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
 """
 
+import dataclasses
 from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig as EncoderConfig
 from bert_jax.config.encoders import BertConfig as BertConfig
+from bert_jax.config.encoders import DistilBertConfig as DistilBertConfig
+from bert_jax.config.encoders import ElectraConfig as ElectraConfig
 from bert_jax.config.encoders import ElmoConfig as ElmoConfig
 from bert_jax.config.encoders import GptConfig as GptConfig
 from bert_jax.config.encoders import ModernBertConfig as ModernBertConfig
+from bert_jax.config.encoders import RobertaConfig as RobertaConfig
+from bert_jax.config.encoders import XlmRobertaConfig as XlmRobertaConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.bert import BERT
 from bert_jax.models.bert import Bert as Bert
@@ -26,7 +31,17 @@ from bert_jax.models.model import complete_batch as complete_batch
 from bert_jax.models.modernbert import MODERNBERT
 from bert_jax.models.modernbert import ModernBert as ModernBert
 
-MODELS: dict[str, Model] = {"bert": BERT, "modernbert": MODERNBERT, "gpt": GPT, "elmo": ELMO}
+MODELS: dict[str, Model] = {
+    "bert": BERT,
+    # BERT's module with other values of its configuration.
+    "distilbert": dataclasses.replace(BERT, config=DistilBertConfig),
+    "electra": dataclasses.replace(BERT, config=ElectraConfig),
+    "roberta": dataclasses.replace(BERT, config=RobertaConfig),
+    "xlm_roberta": dataclasses.replace(BERT, config=XlmRobertaConfig),
+    "modernbert": MODERNBERT,
+    "gpt": GPT,
+    "elmo": ELMO,
+}
 
 
 def make_encoder(config: EncoderConfig, name: str | None = None) -> Encoder:

@@ -24,7 +24,7 @@ from bert_jax.config.encoders import BertConfig
 from bert_jax.models.layers.attention import Extend, SelfAttention, take_positions
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.convolution import Convolution
-from bert_jax.models.layers.dense import embedding, feed_forward
+from bert_jax.models.layers.dense import dense, embedding, feed_forward
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import AttentionMask, cache_mask, make_mask
 from bert_jax.models.layers.norm import layer_norm, residual
@@ -37,6 +37,8 @@ from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules, complet
 RULES: Rules = (
     (r"word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
     (r"(position|token_type)_embeddings/embedding$", PartitionSpec(None, "fsdp")),
+    (r"embeddings/projection/kernel$", PartitionSpec("fsdp")),
+    (r"embeddings/projection/bias$", PartitionSpec()),
     (r"attention/(query|key|value)/kernel$", PartitionSpec("fsdp", "tensor")),
     (r"attention/(query|key|value)/bias$", PartitionSpec("tensor")),
     (r"(^|/)(intermediate|gate)/kernel$", PartitionSpec("fsdp", "tensor")),
@@ -49,13 +51,14 @@ RULES: Rules = (
 
 
 class Embeddings(nn.Module):
-    """Word + position + token type -> layer norm -> dropout.
+    """Word + position + token type -> layer norm -> dropout -> projection, if sizes differ.
 
     Sinusoidal positions replace learned ones; rotary ones are applied to queries and keys.
 
     Attributes:
       config: the encoder's configuration.
-      num_token_types: rows of the table of token types; 0: there is none.
+      num_token_types: rows of the table of token types, of which one alone is that of all tokens;
+        0: there is none.
       has_norm: whether there is a layer norm.
     """
 
@@ -67,7 +70,8 @@ class Embeddings(nn.Module):
         config = self.config
         self.word_embeddings = embedding(config, config.padded_vocab_size)  # [V, D]
         if config.positions == "learned":
-            self.position_embeddings = embedding(config, config.max_position_embeddings)
+            rows = config.position_offset + config.max_position_embeddings
+            self.position_embeddings = embedding(config, rows)
         if self.num_token_types:
             self.token_type_embeddings = embedding(config, self.num_token_types)
         if config.convolution:
@@ -75,22 +79,29 @@ class Embeddings(nn.Module):
         if self.has_norm:
             self.layer_norm = layer_norm(config)
         self.dropout = Dropout(config.dropout_rate, config.prng_impl)
+        if config.embedding_size != config.hidden_size:
+            self.projection = dense(config, config.hidden_size)
 
     def __call__(self, batch: Batch, deterministic: bool) -> jax.Array:
         """int32[batch, seq] ids -> float[batch, seq, hidden]."""
         config = self.config
         x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
         if config.positions == "learned":
-            x += self.position_embeddings(batch["position_ids"])  # [B, S, D]
+            places = batch["position_ids"]
+            places = places + config.position_offset if config.position_offset else places
+            x += self.position_embeddings(places)  # [B, S, D]
         elif config.positions == "sinusoidal":
-            x += sinusoidal(batch["position_ids"], config.hidden_size)  # [B, S, D]
+            x += sinusoidal(batch["position_ids"], config.embedding_size)  # [B, S, D]
         if self.num_token_types:
-            x += self.token_type_embeddings(batch["token_type_ids"])  # [B, S, D]
+            types = batch["token_type_ids"]
+            types = types if self.num_token_types > 1 else jnp.zeros_like(types)
+            x += self.token_type_embeddings(types)  # [B, S, D]
         if config.convolution:
             x = self.convolution(x, batch["example_ids"])  # [B, S, D]
         if self.has_norm:
             x = self.layer_norm(x)
-        return self.dropout(x, deterministic)
+        x = self.dropout(x, deterministic)
+        return x if config.embedding_size == config.hidden_size else self.projection(x)
 
 
 class Block(nn.Module):

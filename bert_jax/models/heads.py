@@ -61,18 +61,19 @@ class LMHead(nn.Module):
     """Scores of words, tied to the table of word embeddings.
 
     lm_head="transform": dense -> GELU -> layer norm -> product with the table, plus a bias, as in
-    BERT's masked-LM head; lm_head="tied": the product alone, without parameters.
+    BERT's masked-LM head; lm_head="tied": the product alone, without parameters. The dense layer
+    has the features of the table.
     """
 
     config: EncoderConfig
 
     @nn.compact
     def __call__(self, hidden: jax.Array, embedding: jax.Array) -> WordScores:
-        """float[batch, positions, hidden], float32[padded vocab, hidden] -> scores of all words."""
+        """float[batch, positions, hidden], float32[padded vocab, features] -> scores of words."""
         config, x = self.config, hidden
         bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
         if config.lm_head == "transform":
-            x = activate(config, dense(config, config.hidden_size, "transform")(x))
+            x = activate(config, dense(config, config.embedding_size, "transform")(x))
             x = layer_norm(config, "layer_norm")(x)
             bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
         return WordScores(x, embedding, word_bias(config, bias), config.rounds_products)
@@ -80,8 +81,9 @@ class LMHead(nn.Module):
 
 def word_flops(config: EncoderConfig) -> float:
     """FLOPs of the matrix products between a hidden state and its logits, in a forward pass."""
-    transform = config.hidden_size**2 if config.lm_head == "transform" else 0
-    return 2.0 * (transform + config.hidden_size * config.padded_vocab_size)
+    hidden, features = config.hidden_size, config.embedding_size
+    transform = hidden * features if config.lm_head == "transform" else 0
+    return 2.0 * (transform + features * config.padded_vocab_size)
 
 
 class LinearHead(nn.Module):

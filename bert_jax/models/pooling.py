@@ -6,6 +6,7 @@ mean   the mean over all tokens of the example, special ones included
 max    the maximum of each feature over the same tokens
 """
 
+import functools
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -67,8 +68,17 @@ POOLS: dict[str, Callable[[jax.Array, Batch], jax.Array]] = {
 }
 
 
+_ACTIVATIONS = {
+    "tanh": jnp.tanh,
+    "relu": nn.relu,
+    "gelu": functools.partial(nn.gelu, approximate=False),
+}
+
+
 class EncoderWithPooler(nn.Module):
     """An encoder, and tanh(dense(pooled hidden states)) (google-research/bert `modeling.py`).
+
+    DistilBERT's classifier has ReLU and ELECTRA's GELU (with the error function) instead of tanh.
 
     The parameters of the pooler are at the same level as the encoder's, as in every format of
     BERT's weights: "bert/pooler/kernel", "bert/embeddings/...".
@@ -104,7 +114,8 @@ class EncoderWithPooler(nn.Module):
         encoded = self.body(
             batch, deterministic=deterministic, keep_all=keep_all, keep_attention=keep_attention
         )
-        return encoded, jnp.tanh(self.pooler(pool(self.pool, encoded.hidden, batch)))
+        pooled = self.pooler(pool(self.pool, encoded.hidden, batch))
+        return encoded, _ACTIVATIONS[self.config.pooler_activation](pooled)
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]; see `Encoder`."""

@@ -193,7 +193,7 @@ def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
       text: the text as given.
       fixed: the text after ftfy.
     """
-    source = zip(fixed, _places_of_fixed_text(text, fixed), strict=True)
+    source = zip(fixed, places_of_changed_text(text, fixed), strict=True)
     places = [place for old, place in source for _ in old.translate(_DASHES)]
     cleaned = fixed.translate(_DASHES)
     for pattern, replacement in _RULES:
@@ -224,8 +224,8 @@ def _substitute(
     return "".join([*parts, text[end:]]), result + places[end:]
 
 
-def _places_of_fixed_text(text: str, fixed: str) -> list[Place]:
-    """Returns the characters of `text` that each character of ftfy's result comes from.
+def places_of_changed_text(text: str, fixed: str) -> list[Place]:
+    """Returns the characters of `text` that each character of a repaired text comes from.
 
     Runs of text between spaces are aligned first, then the characters of runs that have changed.
     Of characters that are replaced by another number of characters, each new one comes from all.

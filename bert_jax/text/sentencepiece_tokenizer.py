@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -31,6 +31,7 @@ _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 _Type = _Model.SentencePiece
 _Text: Any = getattr(text_proto, "SentencePieceText")  # noqa: B009
 
+_CONTROLS = {name for names in SPELLINGS for name in names}
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -50,7 +51,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the model"):
         super().__init__(vocabulary, lowercase, path)
-        self._model = _parse(vocabulary, path)
+        self._model = parse_model(vocabulary, path)
         self.pieces = tuple(piece.piece for piece in self._model.pieces)
         ids = {piece: index for index, piece in enumerate(self.pieces)}
         special = [next((ids[name] for name in names if name in ids), -1) for names in SPELLINGS]
@@ -62,6 +63,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._special_ids = special
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
         self.end_id = self.sep_id
+        # As RoBERTa, XLM-RoBERTa has </s></s> between two texts.
+        self.num_separators = 2 if self.pieces[:3] == ("<s>", "<pad>", "</s>") else 1
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
         # Independent of the types in the model: text is never encoded as a control symbol.
@@ -137,7 +140,35 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
 
-def _parse(vocabulary: bytes, path: str) -> Any:
+def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsmap: bytes) -> bytes:
+    """Returns the bytes of a SentencePiece model of type unigram.
+
+    Args:
+      pieces: piece and score, by id; special tokens are known by their spelling.
+      unk_id: id of the piece for unknown characters.
+      charsmap: the compiled table of its normalization.
+    """
+    model = _Model()
+    for index, (piece, score) in enumerate(pieces):
+        kind = _Type.UNKNOWN if index == unk_id else _Type.NORMAL
+        kind = _Type.CONTROL if piece in _CONTROLS and index != unk_id else kind
+        model.pieces.add(piece=piece, score=score, type=kind)
+    trainer, spec = model.trainer_spec, model.normalizer_spec
+    trainer.model_type, trainer.vocab_size, trainer.unk_id = trainer.UNIGRAM, len(pieces), unk_id
+    ids = {piece: index for index, (piece, _) in enumerate(pieces)}
+    for name, piece in (("bos_id", "<s>"), ("eos_id", "</s>"), ("pad_id", "<pad>")):
+        setattr(trainer, name, ids.get(piece, -1))
+    trainer.unk_piece = pieces[unk_id][0]
+    spec.name, spec.precompiled_charsmap = "charsmap", charsmap
+    return model.SerializeToString()
+
+
+def parse_model(vocabulary: bytes, path: str) -> Any:
+    """Returns the message of a .model file.
+
+    Raises:
+      UserError: it is not one.
+    """
     try:
         sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
         return _Model.FromString(vocabulary)

@@ -47,6 +47,7 @@ class Tokenizer:
       is_continuation: bool[vocab], whether a piece continues the word before it.
       pad_id, unk_id, cls_id: ids of special tokens.
       sep_id: between two texts.
+      num_separators: how often `sep_id` stands between two texts: 2 for RoBERTa's vocabularies.
       end_id: id that ends a sequence; BERT ends it with sep_id.
       mask_id: -1 if the tokenizer has no mask.
       random_words: int32[words], ids of the distinct pieces, in the vocabulary's order.
@@ -61,6 +62,7 @@ class Tokenizer:
     unk_id: int
     cls_id: int
     sep_id: int
+    num_separators: int = 1
     end_id: int
     mask_id: int
     random_words: np.ndarray

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
+from bert_jax.text.byte_level_tokenizer import ByteLevelTokenizer
 from bert_jax.text.gpt_tokenizer import GptTokenizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
@@ -21,12 +22,13 @@ def _sentencepiece(content: bytes, lowercase: bool, path: str) -> Tokenizer:
     return SentencePieceTokenizer(content, lowercase, path)
 
 
-# Kinds by the end of the file's name; a copy of the file is called vocab with that end.
-# Those of whole words end in .txt too.
+# Kinds by the end of the file's name; a copy of the file is called vocab with that end, that of a
+# tokenizer.json tokenizer. Those of whole words end in .txt too.
 KINDS: dict[str, Callable[[bytes, bool, str], Tokenizer]] = {
     ".txt": WordPieceTokenizer,
     ".model": _sentencepiece,
     ".gpt": GptTokenizer,
+    ".json": ByteLevelTokenizer,
 }
 
 
@@ -48,8 +50,8 @@ class Vocabulary:
 
     @property
     def copy_name(self) -> str:
-        """The name of a copy: vocab.txt, vocab.model or vocab.gpt."""
-        return f"vocab{self.kind}"
+        """The name of a copy: vocab.txt, vocab.model, vocab.gpt or tokenizer.json."""
+        return _copy_name(self.kind)
 
     def tokenizer(self, lowercase: bool, grows: bool = False) -> Tokenizer:
         """Returns the tokenizer of the vocabulary; see `load_tokenizer`."""
@@ -63,8 +65,8 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
 
     Args:
       path: a vocabulary of WordPiece or of whole words (`*.txt`), a SentencePiece model
-        (`*.model`), a byte-pair vocabulary of GPT (`*.gpt`), or the folder with GPT's two released
-        files, or one of them.
+        (`*.model`), the tokenizer.json of a byte-level BPE (`*.json`), a byte-pair vocabulary of
+        GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
 
     Raises:
       UserError: it cannot be read, or is of none of these kinds.
@@ -77,7 +79,8 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
     if kind not in KINDS:
         raise UserError(
             f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece),"
-            " .model (SentencePiece) or .gpt (GPT), or be the folder of GPT's two files."
+            " .model (SentencePiece), .json (byte-level BPE) or .gpt (GPT), or be the folder of"
+            " GPT's two files."
         )
     return Vocabulary(path, os.path.basename(path), kind, _read(path))
 
@@ -100,8 +103,12 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool, grows: bool = False
 
 def find_vocabulary(folder: str | os.PathLike) -> str:
     """Returns the path of the vocabulary copy in a folder; empty if there is none."""
-    paths = (pathlib.Path(folder, f"vocab{kind}") for kind in KINDS)
+    paths = (pathlib.Path(folder, _copy_name(kind)) for kind in KINDS)
     return next((str(path) for path in paths if path.is_file()), "")
+
+
+def _copy_name(kind: str) -> str:
+    return "tokenizer.json" if kind == ".json" else f"vocab{kind}"
 
 
 def _read(path: str) -> bytes:

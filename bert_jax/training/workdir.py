@@ -11,9 +11,9 @@ from bert_jax.config import store
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange import LoadedModel, open_foreign
 from bert_jax.files.atomic import read_json, write_bytes, write_json
-from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
+from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import (
     SentenceVectors,
     read_sentence_vectors,
@@ -36,7 +36,7 @@ def open_model(folder: str) -> LoadedModel:
     """Reads the model in a folder, of whatever kind.
 
     Args:
-      folder: a workdir, or a folder or file of another program.
+      folder: a workdir, a folder or file of another program, or a name of the Hugging Face hub.
 
     Returns:
       The model; its `params` may lack heads that another program's checkpoint lacks.
@@ -44,7 +44,7 @@ def open_model(folder: str) -> LoadedModel:
     Raises:
       UserError: there is no model, or it is corrupt or incomplete.
     """
-    folder = local(folder)
+    folder = local_model(folder)
     return open_workdir(folder) if format_of(folder) == "workdir" else open_foreign(folder)
 
 

@@ -18,9 +18,16 @@ WITH_ALL_HEADS = [("bert", "huggingface"), ("bert", "google")]
 # Their tables have names for more filters and highway layers than any model has.
 WITH_SPARE_NAMES = ["bilm"]
 # The models that transformers has with the head of masked tokens.
-WITH_MASKED_LM = ("bert", "modernbert")
+WITH_MASKED_LM = ("bert", "distilbert", "electra", "roberta", "xlm_roberta", "modernbert")
+# Those of them whose classifiers have a pooler, and that are fine-tuned for all other tasks.
+RELATIVES = WITH_MASKED_LM[1:-1]
 # Rows of a table for each layer, of which the first layer lacks these.
 LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}
+# What only a BERT with other options than the published ones has.
+OPTIONS = {
+    row.path
+    for row in dataclasses.replace(bert_names.HUGGINGFACE, rows=bert_names.OPTIONS).expand(2)
+}
 
 
 def test_google_names_are_those_of_the_released_program():
@@ -75,4 +82,7 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
         if format in WITH_SPARE_NAMES:
             assert named > paths
         else:
-            assert named == paths | (heads if (model, format) in WITH_ALL_HEADS else set())
+            more = heads if (model, format) in WITH_ALL_HEADS or model in RELATIVES else set()
+            if model in RELATIVES:
+                more = more | {f"{model}/pooler/{leaf}" for leaf in ("kernel", "bias")}
+            assert named - OPTIONS == paths | more

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax.config.encoders import ENCODERS
 from bert_jax.models import make_encoder
 from bert_jax.models.gpt import GptConfig
 from bert_jax.models.modernbert import ModernBertConfig
@@ -25,6 +26,10 @@ CLASSES = {
     "bert": "BertForPreTraining",
     "gpt": "OpenAIGPTLMHeadModel",
     "modernbert": "ModernBertForMaskedLM",
+    "distilbert": "DistilBertForMaskedLM",
+    "electra": "ElectraForMaskedLM",
+    "roberta": "RobertaForMaskedLM",
+    "xlm_roberta": "XLMRobertaForMaskedLM",
 }
 SIZES = dict(hidden_size=32, num_heads=4, max_position_embeddings=40, prng_impl="threefry2x32")
 
@@ -47,6 +52,10 @@ def make_pair(encoder: str = "bert", initial: bool = False, **sizes: Any):
     elif encoder == "gpt":
         sizes = SIZES | {"num_layers": 2, "intermediate_size": 128} | sizes
         task = CausalLM(GptConfig(vocab_size=97, **sizes))
+    elif encoder != "modernbert":
+        sizes = SIZES | {"num_layers": 2, "intermediate_size": 64} | sizes
+        sizes |= {"embedding_size": 24} if encoder == "electra" else {}
+        task = Pretraining(ENCODERS[encoder](vocab_size=97, **sizes), next_sentence=False)
     else:
         # The window is shorter than the rows; layers 0 and 3 see everything.
         sizes = SIZES | {"num_layers": 5, "intermediate_size": 48, "attention_window": 3} | sizes
@@ -87,8 +96,10 @@ def make_rows(config, lengths, width=None, predictions=6, seed=0):
     masked = [rng.permutation(int(n))[:predictions] for n in lengths[:, 0]]
     masked = np.stack([np.pad(np.sort(m), (0, predictions - len(m))) for m in masked])
     masked_ids = rng.integers(1, config.vocab_size, weights.shape)
+    # RoBERTa of transformers counts no positions for its padding, id 1.
+    first_id = config.position_offset or 1
     arrays = {
-        "input_ids": np.where(real, rng.integers(1, config.vocab_size, shape), 0),
+        "input_ids": np.where(real, rng.integers(first_id, config.vocab_size, shape), 0),
         "token_type_ids": real & (place >= rng.integers(1, lengths + 1)),
         "position_ids": place,
         "example_ids": real,
@@ -150,17 +161,19 @@ def their_outputs(model, batch):
         if hasattr(model, "cls"):
             logits = model.cls(masked, encoded.pooler_output)
             outputs["masked LM logits"], outputs["next sentence logits"] = logits
+        elif type(model).__name__.endswith("ForMaskedLM"):
+            logits = model(**their_inputs(model, batch)).logits
+            places = tensors["masked_lm_positions"][..., None]
+            outputs["masked LM logits"] = logits.take_along_dim(places, 1)
         elif hasattr(model, "lm_head"):
             outputs["next-word logits"] = model.lm_head(last)
-        elif hasattr(model, "decoder"):
-            outputs["masked LM logits"] = model.decoder(model.head(masked))
     return jax.tree.map(lambda tensor: tensor.numpy(), outputs)
 
 
 def their_inputs(model, batch):
-    """Returns the ids; only BERT has token types, which GPT's class takes for further words."""
+    """Returns the ids, and token types where there are two: GPT's class takes them for words."""
     names = {"input_ids": "input_ids", "example_ids": "attention_mask"}
-    if model.config.model_type == "bert":
+    if getattr(model.config, "type_vocab_size", 0) > 1:
         names["token_type_ids"] = "token_type_ids"
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}
 

@@ -23,7 +23,7 @@ def make_labels(model, batch):
     labels = torch.full_like(tensors["input_ids"], -100)
     rows = torch.nonzero(masked)[:, 0]
     labels[rows, tensors["masked_lm_positions"][masked]] = tensors["masked_lm_ids"][masked]
-    if model.config.model_type == "modernbert":
+    if model.config.model_type != "bert":
         return {"labels": labels}
     return {"labels": labels, "next_sentence_label": tensors["next_sentence_labels"][:, 0]}
 
@@ -46,6 +46,9 @@ def make_labels(model, batch):
         ),
         pytest.param({"encoder": "gpt"}, (40, 7, 23, 2), id="GPT"),
         pytest.param({"encoder": "modernbert"}, (40, 29, 7, 1), id="ModernBERT"),
+        pytest.param({"encoder": "distilbert"}, (40, 29, 7, 1), id="DistilBERT"),
+        pytest.param({"encoder": "electra"}, (40, 29, 7, 1), id="ELECTRA"),
+        pytest.param({"encoder": "roberta"}, (40, 29, 7, 1), id="RoBERTa"),
     ],
 )
 def test_gradient_of_the_loss_for_every_parameter(sizes, lengths):

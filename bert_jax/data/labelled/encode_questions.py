@@ -148,7 +148,10 @@ def encode_questions(
             is_known = question.is_impossible or answer is not None
             counts["questions_not_learned"] += bool(question.answers) and not is_known
             windows = _windows(len(ids), writer.room_of_pair - len(query), doc_stride)
-            places = [_place(answer, window, first=len(query) + 2) for window in windows]
+            places = [
+                _place(answer, window, first=len(query) + 1 + tokenizer.num_separators)
+                for window in windows
+            ]
             for window, place in zip(windows, places, strict=True):
                 writer.add(query, ids[window.start : window.stop])
                 window_starts.append(window.start)

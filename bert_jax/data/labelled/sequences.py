@@ -79,7 +79,7 @@ class SequenceWriter:
                 f"max_sequence_length={max_length} is too short: give at least {MIN_LENGTH}."
             )
         self.room = max_length - 2
-        self.room_of_pair = max_length - 3
+        self.room_of_pair = max_length - 2 - tokenizer.num_separators
         self._tokenizer = tokenizer
         self._ids, self._starts, self._first_lengths = array("i"), array("q", [0]), array("i")
 
@@ -91,11 +91,13 @@ class SequenceWriter:
         self._ids.append(self._tokenizer.cls_id)
         self._ids.extend(first)
         if second is not None:
-            self._ids.append(self._tokenizer.sep_id)
+            self._ids.extend([self._tokenizer.sep_id] * self._tokenizer.num_separators)
             self._ids.extend(second)
         self._ids.append(self._tokenizer.end_id)
         self._starts.append(len(self._ids))
-        self._first_lengths.append(len(first) + 2)
+        # [CLS] A [SEP], or of a pair all that comes before B.
+        more = 2 if second is None else 1 + self._tokenizer.num_separators
+        self._first_lengths.append(len(first) + more)
 
     def add_truncated(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
         """Adds a sequence, truncated to fit; returns the number of tokens cut off.

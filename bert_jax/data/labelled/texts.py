@@ -121,7 +121,7 @@ def encode_text(
     spell = spell_masks if masks else str
     parts = [([tokenizer.cls_id], False), (tokenizer.encode(spell(text.text_a), masks), True)]
     if text.text_b is not None:
-        parts.append(([tokenizer.sep_id], False))
+        parts.append(([tokenizer.sep_id] * tokenizer.num_separators, False))
         parts.append((tokenizer.encode(spell(text.text_b), masks), True))
     parts.append(([tokenizer.end_id], False))
     parts = [(ids if is_text else [i for i in ids if i >= 0], is_text) for ids, is_text in parts]

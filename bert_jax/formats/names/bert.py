@@ -54,8 +54,22 @@ def _google(row: WeightRow) -> WeightRow:
     return WeightRow(row.path, re.sub("/weight$", "/kernel", name))
 
 
+# What only a BERT with options of this package has, in the modules of an exported folder.
+OPTIONS = (
+    *norm(f"{_PATH}/attention/query_norm", f"{_TENSOR}.attention.self.query_norm", bias=False),
+    *norm(f"{_PATH}/attention/key_norm", f"{_TENSOR}.attention.self.key_norm", bias=False),
+    WeightRow(f"{_PATH}/attention/convolution/taps", f"{_TENSOR}.attention.self.convolution.taps"),
+    *dense(f"{_PATH}/gate", f"{_TENSOR}.intermediate.gate"),
+    WeightRow("bert/embeddings/convolution/taps", "bert.embeddings.convolution.taps"),
+    *norm("bert/encoder/layer_norm", "bert.encoder.LayerNorm"),
+    *dense("copy_head/query", "copy_head.query"),
+    *dense("copy_head/key", "copy_head.key"),
+    WeightRow("copy_head/gate_kernel", "copy_head.gate_kernel"),
+    WeightRow("copy_head/gate_bias", "copy_head.gate_bias"),
+)
+
 HUGGINGFACE = WeightTable(
-    rows=_HUGGINGFACE,
+    rows=(*_HUGGINGFACE, *OPTIONS),
     # The reasons are stored in certificate.json.
     non_parameters=(
         NonParameter(r"bert\.embeddings\.position_ids", "the numbers 0, 1, 2 ...", "arange"),

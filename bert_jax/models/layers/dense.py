@@ -42,8 +42,8 @@ def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.D
 
 
 def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.Embed:
-    """Returns a table float32[rows, hidden] with the initial values of `dense`."""
-    return nn.Embed(rows, config.hidden_size, embedding_init=initializer(config), name=name)
+    """Returns a table float32[rows, config.embedding_size] with the initial values of `dense`."""
+    return nn.Embed(rows, config.embedding_size, embedding_init=initializer(config), name=name)
 
 
 def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:

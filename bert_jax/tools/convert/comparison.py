@@ -29,7 +29,8 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
     if reason := transformers_program.unavailable_because(loaded):
         return {"none_because": reason}
     model = as_stored(loaded)
-    batch = make_batch(model.config.model.vocab_size, model.config.model.max_position_embeddings)
+    fields, pad_id = model.config.model, model.tokenizer.pad_id
+    batch = make_batch(fields.vocab_size, fields.max_position_embeddings, pad_id)
     theirs = transformers_program.run(model, batch)
     differences = largest_differences(run_ours(model, batch), theirs)
     return {"with": theirs.program, "largest_difference": differences}
@@ -49,6 +50,7 @@ def compare(a: str, b: str) -> Iterator[str]:
     batch = make_batch(
         min(model.vocab_size for model in models),
         min(model.max_position_embeddings for model in models),
+        sides[0].tokenizer.pad_id,
     )
     outputs = [_run(side, batch) for side in sides]
     differences = largest_differences(*outputs)

@@ -68,10 +68,7 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
     with whole_folder(out) as folder:
         facts = huggingface.write(model, pathlib.Path(folder))
         comparison = _NOT_COMPARED
-        if compare and model.vocabulary.kind == ".model":
-            reason = "only folders with WordPiece's or GPT's vocabulary are read back"
-            comparison = {"none_because": reason}
-        elif compare:
+        if compare:
             comparison = compare_with_source(open_foreign(folder, "huggingface"))
         source = {"source": shown(workdir), "step": model.step}
         format = FORMATS["huggingface"].TITLE

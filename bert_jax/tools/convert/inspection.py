@@ -8,6 +8,7 @@ from typing import Any
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS, format_of
+from bert_jax.formats.hub import local_model
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import count_layers
 from bert_jax.training.checkpoints import Checkpoints
@@ -22,6 +23,7 @@ def list_tensors(path: str) -> Iterator[str]:
     Raises:
       UserError: `path` is not a checkpoint of a known format.
     """
+    path = local_model(path)
     format = format_of(path)
     if format == "workdir":
         tensors, description = _workdir_tensors(path), "a workdir of bert_jax"

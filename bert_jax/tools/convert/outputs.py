@@ -14,8 +14,9 @@ from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models import make_encoder
+from bert_jax.models.copy_head import CopyHead
 from bert_jax.models.heads import LinearHead, LMHead
-from bert_jax.models.pooling import EncoderWithPooler
+from bert_jax.models.pooling import EncoderWithPooler, pool
 from bert_jax.tasks import TASKS
 
 _MAX_LENGTH = 64
@@ -34,13 +35,17 @@ class Outputs:
     values: Arrays
 
 
-def make_batch(vocab_size: int, max_length: int) -> Batch:
-    """Returns random ids in four padded rows of different lengths, with two segments each."""
+def make_batch(vocab_size: int, max_length: int, pad_id: int = 0) -> Batch:
+    """Returns random ids in four padded rows of different lengths, with two segments each.
+
+    RoBERTa of transformers counts its positions without `pad_id`, which no token therefore is.
+    """
     length = min(_MAX_LENGTH, max_length)
     lengths = np.maximum(2, length * np.array([8, 6, 4, 1]) // 8)[:, None]
     ids = np.random.default_rng(0).integers(0, vocab_size, (len(lengths), length), np.int32)
+    ids[ids == pad_id] = 0
     starts = length * np.arange(len(lengths))[:, None]
-    return token_fields(ids.ravel(), starts, lengths, lengths // 2, length, pad_id=0)
+    return token_fields(ids.ravel(), starts, lengths, lengths // 2, length, pad_id=pad_id)
 
 
 def without_padding(values: Arrays, batch: Batch) -> Arrays:
@@ -61,7 +66,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
 
     def forward(tree: Any) -> dict[str, jax.Array]:
         has_pooler = "pooler" in tree[model.name]
-        module = EncoderWithPooler(model) if has_pooler else make_encoder(model)
+        name = config.get("head.pool", "cls")
+        module = EncoderWithPooler(model, name) if has_pooler else make_encoder(model)
         outputs: Any = module.apply(
             {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
         )
@@ -75,13 +81,21 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             values["masked-LM logits"] = scores.logits()
         if model.lm_head == "tied" and not task.head:
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
-            values["next-word logits"] = encoded.hidden @ embedding[: model.vocab_size].T
+            name = "next-word logits" if task.reads_forward else "masked-LM logits"
+            values[name] = encoded.hidden @ embedding[: model.vocab_size].T
+        if head := tree.get("copy_head"):
+            values["masked-LM logits"] = _with_copies(
+                loaded, head, encoded, batch, values["masked-LM logits"]
+            )
         if head := tree.get("next_sentence"):
             logits: Any = LinearHead(model, 2).apply({"params": head}, pooled)
             values["next-sentence logits"] = logits[:, 0]
         if task.head and _is_linear(config, tree, model.name):
             head = tree[task.head]
-            features = values["pooled"] if task.pools else encoded.hidden
+            features = encoded.hidden
+            if task.pools:
+                pooled = pool(config["head.pool"], encoded.hidden, batch)[:, 0]
+                features = values["pooled"] if config["head.pooler"] else pooled
             linear = LinearHead(model, len(head["bias"]))
             values["task logits"] = linear.apply({"params": head}, features)
         return values
@@ -92,10 +106,21 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
     return Outputs(program, without_padding(values, batch))
 
 
+def _with_copies(
+    loaded: LoadedModel, head: Any, encoded: Any, batch: Batch, logits: jax.Array
+) -> jax.Array:
+    """Returns the log-probabilities of the words of all positions, copies included."""
+    places = jax.numpy.broadcast_to(np.arange(logits.shape[1]), logits.shape[:2])
+    slots = {**batch, "masked_lm_positions": places}
+    module = CopyHead(loaded.model, loaded.tokenizer.mask_id)
+    copies: Any = module.apply({"params": head}, encoded.hidden, encoded.attended, slots)
+    return copies.mix(jax.nn.log_softmax(logits))
+
+
 def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
     has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
-    read = {"layers": "last", "pool": "cls", "pooler": True, "both_orders": False}
+    read = {"layers": "last", "both_orders": False}
     return has_one_head and all(
         config.get(f"head.{n}", value) == value for n, value in read.items()
     )

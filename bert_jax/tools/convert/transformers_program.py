@@ -8,14 +8,15 @@ import contextlib
 import importlib.metadata
 import importlib.util
 import os
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bert_jax.exchange import LoadedModel
-from bert_jax.exchange.huggingface import BERT_CLASSES, FAMILIES, MASKED_LM
-from bert_jax.formats.huggingface import INDEX, WEIGHTS
+from bert_jax.exchange.huggingface import MODELING
+from bert_jax.formats.huggingface import FAMILIES, INDEX, TASKS_BY_CLASS, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
 from bert_jax.tasks import TASKS
@@ -31,6 +32,10 @@ def unavailable_because(loaded: LoadedModel) -> str:
         os.path.isfile(os.path.join(_path(loaded), name)) for name in (WEIGHTS, INDEX)
     ):
         return f"transformers loads folders with {WEIGHTS} only"
+    if _has_own_classes(loaded):
+        code = pathlib.Path(_path(loaded), MODELING.name).read_bytes()
+        if code != MODELING.read_bytes():
+            return f"its {MODELING.name} is not that of this version, and is not run"
     return ""
 
 
@@ -43,7 +48,8 @@ def run(loaded: LoadedModel, batch: Batch) -> Outputs:
     tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
     inputs = {"input_ids": tensors["input_ids"], "attention_mask": tensors["example_ids"]}
     # transformers' GPT would add the embeddings of the words 0 and 1 for token types.
-    if FAMILIES[loaded.config.model.name].reads_pairs:
+    model_fields = loaded.config.model
+    if FAMILIES[model_fields.name].reads_pairs and model_fields.get("type_vocab_size", 0):
         inputs["token_type_ids"] = tensors["token_type_ids"]
     with torch.no_grad():
         values = _outputs(model, inputs)
@@ -93,45 +99,63 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     """Returns the class that has the heads of the checkpoint only, and its options."""
     import transformers
 
-    task, has_pairs = TASKS[loaded.config.task], loaded.config.model.next_sentence
+    task, family = TASKS[loaded.config.task], FAMILIES[loaded.config.model.name]
     heads = {name.split("/")[0] for name in loaded.params}
-    options = {}
+    ends = {task: end for end, task in TASKS_BY_CLASS.items()}
+    if _has_own_classes(loaded):
+        has_lm = "masked_lm" in heads or loaded.model.lm_head == "tied"
+        end = ends.get(loaded.config.task, "ForMaskedLM" if has_lm else "")
+        return getattr(transformers, f"AutoModel{end}"), {"trust_remote_code": True}
     if task.reads_forward:
-        name = "OpenAIGPTLMHeadModel"
-    elif not FAMILIES[loaded.config.model.name].reads_pairs:
-        name = "ModernBertForMaskedLM" if "masked_lm" in heads else "ModernBertModel"
-    elif task.head or heads >= {"masked_lm", "next_sentence"}:
-        name = BERT_CLASSES[loaded.config.task]
-    elif "masked_lm" in heads and not has_pairs:
-        name = MASKED_LM
+        end = "LMHeadModel"
+    elif task.head:
+        end = ends[loaded.config.task]
+    elif {"masked_lm", "next_sentence"} <= heads:
+        end = "ForPreTraining"
+    elif "masked_lm" in heads and not loaded.config.model.next_sentence:
+        end = "ForMaskedLM"
     else:
-        name, options = "BertModel", {"add_pooling_layer": has_pairs}
-    return getattr(transformers, name), options
+        end = "Model"
+    has_option = end == "Model" and family.prefix in ("Bert", "Roberta", "XLMRoberta")
+    options = {"add_pooling_layer": loaded.config.model.next_sentence} if has_option else {}
+    return getattr(transformers, family.prefix + end), options
+
+
+def _has_own_classes(loaded: LoadedModel) -> bool:
+    """Returns whether the folder has this package's classes, which transformers then runs."""
+    return _is_huggingface(loaded) and os.path.isfile(os.path.join(_path(loaded), MODELING.name))
 
 
 def _outputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Returns the outputs of a transformers model under our names."""
     import torch
 
-    encoded = getattr(model, model.base_model_prefix, model)(**inputs, output_hidden_states=True)
+    base = getattr(model, model.base_model_prefix, model)
+    encoded = base(**inputs, output_hidden_states=True)
     last, pooled = encoded.last_hidden_state, getattr(encoded, "pooler_output", None)
     # The last of ModernBERT's `hidden_states` is not normalized.
     values = {"hidden states": torch.stack((*encoded.hidden_states[:-1], last))}
     if pooled is not None:
         values["pooled"] = pooled
-    if heads := getattr(model, "cls", None):
-        values["masked-LM logits"] = heads.predictions(last)
-        if hasattr(heads, "seq_relationship"):
-            values["next-sentence logits"] = heads.seq_relationship(pooled)
-    if hasattr(model, "decoder"):
-        values["masked-LM logits"] = model.decoder(model.head(last))
-    if head := getattr(model, "lm_head", None):
-        values["next-word logits"] = head(last)
-    if head := getattr(model, "classifier", None):
-        values["task logits"] = head(last if pooled is None else pooled)
-    if head := getattr(model, "qa_outputs", None):
-        values["task logits"] = head(last)
+    name = type(model).__name__
+    if name.endswith("ForPreTraining"):
+        values["masked-LM logits"] = model.cls.predictions(last)
+        values["next-sentence logits"] = model.cls.seq_relationship(pooled)
+    elif name.endswith("ForMultipleChoice"):
+        values["task logits"] = model.classifier(pooled)
+    elif model is not base:
+        outputs = model(**inputs)
+        end = next((end for end in _LOGITS if name.endswith(end)), "")
+        values[_LOGITS.get(end, "task logits")] = (
+            torch.stack((outputs.start_logits, outputs.end_logits), -1)
+            if hasattr(outputs, "start_logits")
+            else outputs.logits
+        )
     return values
+
+
+# Output by the end of the class's name; those of other classes belong to a task.
+_LOGITS = {"ForMaskedLM": "masked-LM logits", "LMHeadModel": "next-word logits"}
 
 
 @contextlib.contextmanager

@@ -10,8 +10,8 @@ from typing import Any
 from bert_jax.config import store
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
-from bert_jax.files.buckets import local
 from bert_jax.formats import format_of, open_checkpoint
+from bert_jax.formats.hub import local_model
 from bert_jax.optim.make import check_names
 from bert_jax.tools.doctor import data, needs
 from bert_jax.tools.doctor.finding import Finding, guarded, note, ok, problem, warning
@@ -130,7 +130,7 @@ def _check_labels(config: RunConfig, labels: tuple[str, ...]) -> Iterator[Findin
 
 def _source_labels(config: RunConfig) -> tuple[str, ...]:
     """Returns the labels of the head in config.init_from; () if it has none for this task."""
-    if not (path := local(config.init_from)):
+    if not (path := local_model(config.init_from)):
         return ()
     if format_of(path) == "workdir":
         same = store.load(path).task == config.task

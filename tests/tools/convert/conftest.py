@@ -87,7 +87,7 @@ def saved(tmp_path_factory):
     """Returns a function that saves a random model of transformers with its vocabulary, once."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
-    from tests.tools.convert.hf_folders import SIZES, write_gpt_vocabulary
+    from tests.tools.convert.hf_folders import SIZES, write_byte_level, write_gpt_vocabulary
 
     @functools.cache
     def save(name, dtype, changes):
@@ -101,6 +101,8 @@ def saved(tmp_path_factory):
         model.to(getattr(torch, dtype)).save_pretrained(folder)
         if family == "OpenAIGPT":
             write_gpt_vocabulary(folder, "vocab.json", "merges.txt")
+        elif family in ("Roberta", "XLMRoberta"):
+            write_byte_level(folder)
         else:
             (folder / "vocab.txt").write_text(VOCABULARY)
         return folder, model.eval()

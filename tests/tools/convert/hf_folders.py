@@ -25,6 +25,36 @@ SIZES = {
         "intermediate_size": 32,
         "max_position_embeddings": 40,
     },
+    "DistilBert": {
+        "vocab_size": PIECES,
+        "dim": 16,
+        "n_layers": 2,
+        "n_heads": 2,
+        "hidden_dim": 32,
+        "max_position_embeddings": 40,
+    },
+    "Electra": {
+        "vocab_size": PIECES,
+        "embedding_size": 8,
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 40,
+    },
+    **dict.fromkeys(
+        ("Roberta", "XLMRoberta"),
+        {
+            "vocab_size": PIECES,
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 32,
+            "max_position_embeddings": 42,
+            "type_vocab_size": 1,
+            "pad_token_id": 1,
+        },
+    ),
     "ModernBert": {
         "vocab_size": PIECES,
         "hidden_size": 16,
@@ -80,6 +110,29 @@ def new_config(init_from: pathlib.Path, **changes) -> PretrainingConfig:
 def write_gpt_vocabulary(folder: pathlib.Path, pieces: str, merges: str) -> None:
     (folder / pieces).write_text(json.dumps({p: i for i, p in enumerate(GPT_PIECES)}))
     (folder / merges).write_text("\n".join(["#version: 0.2", *GPT_MERGES, ""]))
+
+
+def write_byte_level(folder: pathlib.Path) -> None:
+    """Writes the tokenizer.json of a byte-level BPE with the pieces of letters, PIECES in all."""
+    pieces = ["<s>", "<pad>", "</s>", "<unk>", *LETTERS, "Ġ", *(f"Ġ{c}" for c in LETTERS[1:])]
+    ids = {piece: index for index, piece in enumerate([*pieces, "<mask>"])}
+    assert len(ids) == PIECES
+    rules = {"special": True, "normalized": False, "lstrip": False, "rstrip": False}
+    special = [*pieces[:4], "<mask>"]
+    content = {
+        "added_tokens": [
+            {"id": ids[s], "content": s, "single_word": False, **rules} for s in special
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True},
+        "post_processor": {
+            **{"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]},
+            **{"trim_offsets": True, "add_prefix_space": False},
+        },
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True},
+        "model": {"type": "BPE", "vocab": ids, "merges": [["Ġ", c] for c in LETTERS[1:]]},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False))
 
 
 def edit(folder: pathlib.Path, change, file="model.safetensors") -> None:

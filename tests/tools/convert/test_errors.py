@@ -104,7 +104,7 @@ BERT = {
     ),
     "vocabulary of another size": (configure(vocab_size=58), "57 pieces and the model 58"),
     "activation": (configure(hidden_act="relu"), "hidden_act='relu': only gelu, "),
-    "another model": (configure(model_type="roberta"), "model_type='roberta': only 'bert'"),
+    "another model": (configure(model_type="deberta"), "model_type='deberta': only 'bert_jax', '"),
     "relative positions": (configure(position_embedding_type="relative_key"), "only 'absolute'"),
     "decoder": (configure(is_decoder=True), "is_decoder=True"),
     "no size": (configure(hidden_size=None), "config.json lacks hidden_size"),
@@ -295,22 +295,19 @@ CHANGED = [
             f"BERT has no config.model.{field}={value!r}",
         )
         for field, value in {
-            "norm_place": "pre",
-            "positions": "rotary",
             "attention_pattern": "causal",
-            "feed_forward": "gated",
         }.items()
     ),
     *(
         (f"BertFor{name}", f"head.{field}", value, f"{field}={value!r}: transformers' .*{required}")
         for name, field, value, required in [
-            ("SequenceClassification", "pool", "last", "'cls'"),
-            ("SequenceClassification", "pooler", False, "True"),
+            ("MultipleChoice", "pool", "last", "'cls'"),
+            ("MultipleChoice", "pooler", False, "True"),
             ("SequenceClassification", "both_orders", True, "False"),
             ("MultipleChoice", "multiple_choice", "bilstm", "'linear'"),
             ("QuestionAnswering", "span", "bilstm", "'linear'"),
             ("TokenClassification", "tagging", "crf", "'linear'"),
-            ("TokenClassification", "layers", "sum_last_4", "the last layer only"),
+            ("TokenClassification", "layers", "sum_last_4", "'last'"),
             ("QuestionAnswering", "lm_weight", 0.5, "0.0"),
         ]
     ),
@@ -321,7 +318,7 @@ CHANGED = [
             ("model.lm_head", "transform", "no config.model.lm_head='transform', only 'tied'"),
             ("model.activation", "gelu", "no config.model.activation='gelu', only 'gelu_tanh'"),
             ("model.intermediate_size", 48, r"intermediate_size=48, only 4 \* hidden_size = 64"),
-            ("task", "pretraining", "no class for a GPT with config.task='pretraining', only"),
+            ("task", "pretraining", "no class for a GPT with config.task='pretraining' whose"),
         ]
     ),
     ("ModernBertForMaskedLM", "model.norm", "rms_norm", "ModernBERT has no config.model.norm='rms"),

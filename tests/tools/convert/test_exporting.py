@@ -10,7 +10,9 @@ from bert_jax.config import store
 from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.convert import conversions
+from bert_jax.tools.convert.comparison import compare_with_source
 from bert_jax.training.workdir import open_model, open_workdir
+from tests.tools.convert.conftest import SIZES
 from tests.tools.convert.hf_folders import from_hf, worst
 from tests.twins import to_theirs, torch, transformers
 
@@ -162,6 +164,98 @@ def test_other_models_are_read_back_by_transformers_and_here(save, tmp_path, nam
     assert weights_sha256(back.params) == weights_sha256(run.params)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DistilBertForTokenClassification",
+        "ElectraForSequenceClassification",
+        "RobertaForMaskedLM",
+        "XLMRobertaForSequenceClassification",
+    ],
+)
+def test_relatives_of_bert_are_read_back_by_transformers_and_here(save, tmp_path, name):
+    folder, model = save(name, num_labels=3)
+    run = from_hf(folder)
+    certificate = conversions.to_huggingface(str(tmp_path / "out"), str(tmp_path / "again"))
+    assert certificate["class"] == name and worst(certificate) < 1e-5
+    again = load(tmp_path / "again", name)
+    for (tensor, theirs), (_, found) in zip(
+        model.state_dict().items(), again.state_dict().items(), strict=True
+    ):
+        assert torch.equal(theirs, found), tensor
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")
+    ids = run.tokenizer.encode("the cat")
+    assert tokenizer("the cat")["input_ids"] == [run.tokenizer.cls_id, *ids, run.tokenizer.sep_id]
+    assert ("token_type_ids" in tokenizer("the cat")) == name.startswith("Electra")
+    back = open_model(str(tmp_path / "again"))
+    assert weights_sha256(back.params) == weights_sha256(run.params)
+    assert back.tokenizer.fingerprint == run.tokenizer.fingerprint
+
+
+# Name -> changes of a run's configuration, its head and the class, of models for which an exported
+# folder brings the classes.
+FAST = {
+    **{"model__norm_place": "pre", "model__norm": "rms_norm", "model__positions": "rotary"},
+    **{"model__biases": False, "model__query_key_norm": True, "model__convolution": 3},
+    **{"model__activation": "relu_squared", "model__lm_head": "tied", "model__type_vocab_size": 0},
+    **{"model__next_sentence": False},
+}
+CLASSIFIER = {"classifier__kernel": (16, 3), "classifier__bias": (3,)}
+OWN = {
+    "fast": (FAST, "ForMaskedLM"),
+    "copies": (FAST | {"model__copy_head": True}, "ForMaskedLM"),
+    "window": (
+        {"model__attention_pattern": "window", "model__attention_window": 5}
+        | {"model__global_every": 2, "model__window_rotary_base": 100.0}
+        | {"model__positions": "rotary", "model__next_sentence": False}
+        | {"model__feed_forward": "gated", "model__norm_place": "pre"},
+        "ForMaskedLM",
+    ),
+    "sinusoidal": ({"model__positions": "sinusoidal"}, "ForMaskedLM"),
+    "mean": (
+        {"task": "classification", "head__pool": "mean", "head__pooler": False} | FAST,
+        "ForSequenceClassification",
+    ),
+    "tags": ({"task": "tagging"} | FAST, "ForTokenClassification"),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_model_without_a_class_brings_its_own(
+    make_workdir, random_params, tmp_path, monkeypatch, name
+):
+    from bert_jax.config.encoders import BertConfig
+    from bert_jax.exchange.huggingface import MODELING
+    from bert_jax.exchange.loaded import encoder_shapes
+
+    changes, end = OWN[name]
+    params = None
+    if "task" in changes:
+        fields = {k.removeprefix("model__"): v for k, v in changes.items() if "model__" in k}
+        shapes = {p: x.shape for p, x in encoder_shapes(BertConfig(**SIZES | fields)).items()}
+        shapes |= {path.replace("__", "/"): shape for path, shape in CLASSIFIER.items()}
+        rng = np.random.default_rng(0)
+        params = {p: rng.standard_normal(s).astype(np.float32) / 2 for p, s in shapes.items()}
+    workdir = make_workdir(params=params, **changes)
+    certificate = conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
+    assert certificate["class"] == f"BertJax{end}"
+    assert worst(certificate) < 1e-5
+    outputs = {"masked-LM logits"} if end == "ForMaskedLM" else {"task logits"}
+    assert certificate["comparison"]["largest_difference"].keys() == {"hidden states", *outputs}
+    assert (tmp_path / "out" / MODELING.name).read_bytes() == MODELING.read_bytes()
+    run, back = open_workdir(str(workdir)), open_model(str(tmp_path / "out"))
+    left_out = ("next_sentence/", "bert/pooler/")
+    kept = {path: x for path, x in run.params.items() if not path.startswith(left_out)}
+    assert weights_sha256(back.trained_params) == weights_sha256(kept)
+    assert {
+        f: back.config.model.get(f) for f in ("convolution", "norm", "lm_head", "mask_value")
+    } == {f: run.config.model.get(f) for f in ("convolution", "norm", "lm_head", "mask_value")}
+    # Another file than ours is not run.
+    (tmp_path / "out" / MODELING.name).write_text("raise SystemExit")
+    reason = compare_with_source(open_model(str(tmp_path / "out")))["none_because"]
+    assert reason == f"its {MODELING.name} is not that of this version, and is not run"
+
+
 def test_an_export_names_parameters_that_the_import_lacked(save, tmp_path, capsys):
     run = from_hf(save("BertModel")[0])
     certificate = conversions.to_huggingface(
@@ -195,6 +289,5 @@ def test_their_tokenizer_gives_our_ids(request, export, kind):
         first, second = (ours.encode(text, special_tokens=True) for text in (a, b))
         ids = [ours.cls_id, *first, ours.sep_id, *second, ours.sep_id]
         assert row == ids + [ours.pad_id] * (len(row) - len(ids))
-    reason = certificate["comparison"].get("none_because", "")
-    assert is_wordpiece or "only folders with WordPiece's or GPT's vocabulary" in reason
+    assert worst(certificate) < 1e-5
     assert torch.equal(batch["attention_mask"], (batch["input_ids"] != ours.pad_id).long())

@@ -50,6 +50,27 @@ CLASSES = {
         *("pretraining", {"masked_lm"}, {"masked-LM logits"}),
     ),
     "ModernBertModel": ({}, "pretraining", set(), set()),
+    "DistilBertForMaskedLM": ({}, "pretraining", {"masked_lm"}, {"masked-LM logits"}),
+    "DistilBertForSequenceClassification": (
+        {"num_labels": 3},
+        *("classification", {"classifier"}, {"task logits"}),
+    ),
+    "ElectraForMaskedLM": ({}, "pretraining", {"masked_lm"}, {"masked-LM logits"}),
+    "ElectraModel": ({"embedding_size": 16}, "pretraining", set(), set()),
+    "ElectraForSequenceClassification": (
+        {"num_labels": 3},
+        *("classification", {"classifier"}, {"task logits"}),
+    ),
+    "RobertaForMaskedLM": ({}, "pretraining", {"masked_lm"}, {"masked-LM logits"}),
+    "RobertaForSequenceClassification": (
+        {"num_labels": 3},
+        *("classification", {"classifier"}, {"task logits"}),
+    ),
+    "RobertaForTokenClassification": (
+        {"num_labels": 3},
+        *("tagging", {"classifier"}, {"task logits"}),
+    ),
+    "XLMRobertaForQuestionAnswering": ({}, "span", {"span"}, {"task logits"}),
 }
 
 
@@ -99,6 +120,16 @@ def test_every_tensor_is_imported_bit_for_bit_and_every_output_compared(save, na
 def test_the_configuration_is_theirs(save, name, expected):
     fields = open_model(str(save(name, **CLASSES[name][0])[0])).config.model
     assert {field: getattr(fields, field) for field in expected} == expected
+
+
+def test_the_head_of_a_discriminator_is_left_out_and_named(save, capsys):
+    folder, _ = save("ElectraForPreTraining")
+    run = from_hf(folder, compare=True)
+    assert set(run.missing) == {path for path in run.params if path.startswith("masked_lm/")}
+    assert "left out    discriminator_predictions" in capsys.readouterr().out
+    certificate = read_certificate(folder)
+    assert certificate["comparison"]["largest_difference"].keys() == {"hidden states"}
+    assert worst(certificate) < 1e-5
 
 
 def test_special_tokens_of_gpt_get_new_rows_that_the_certificate_names(save, capsys):

@@ -1,0 +1,226 @@
+"""Byte-level BPE and XLM-RoBERTa's tokenizer, against the `tokenizers` library and transformers."""
+
+import json
+import random
+
+import pytest
+
+from bert_jax.formats.hf_vocabulary import folder_vocabulary
+from bert_jax.text.byte_level_tokenizer import _KINDS
+from bert_jax.text.tokenizers import load_tokenizer
+
+tokenizers = pytest.importorskip("tokenizers")
+transformers = pytest.importorskip("transformers")
+
+SENTENCES = [
+    "The quick brown fox, it's said, jumps over the lazy dog's 25 puppies!",
+    "Ünïcödé wörds — naïve café; 我们是中国人。 ΟΔΟΣ 12½ don't\n\tx = {y: [1]}",
+    "They'll sleep   well,   we've heard. I'd sleep, too.",
+] * 20
+# Of ModernBERT's tokenizer: tokens that are not special and are found in text.
+ADDED = ["   ", "      ", "|||PHONE|||"]
+ROBERTA = ("<s>", "<pad>", "</s>", "<unk>")
+
+
+def train_byte_level(path, kind: str) -> None:
+    """Trains a small tokenizer of the form of RoBERTa or ModernBERT, and writes it."""
+    from tokenizers import AddedToken, models, normalizers, pre_tokenizers, processors, trainers
+
+    is_modern = kind == "modernbert"
+    special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"] if is_modern else [*ROBERTA, "<mask>"]
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.normalizer = normalizers.NFC() if is_modern else None
+    add_prefix_space = kind == "prefix"
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=[] if is_modern else special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(SENTENCES, trainer)
+    if is_modern:  # as in the published file, after the others
+        tokenizer.add_tokens([AddedToken(text, normalized=True) for text in ADDED])
+        tokens = [AddedToken(x, special=True, lstrip=x == "[MASK]") for x in special]
+        tokenizer.add_special_tokens(tokens)
+        ids = {name: tokenizer.token_to_id(name) for name in special}
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="[CLS] $A [SEP]",
+            pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+            special_tokens=[(name, ids[name]) for name in ("[CLS]", "[SEP]")],
+        )
+    else:
+        pair = [(name, tokenizer.token_to_id(name)) for name in ("</s>", "<s>")]
+        tokenizer.post_processor = processors.RobertaProcessing(
+            *pair, add_prefix_space=add_prefix_space
+        )
+    tokenizer.save(str(path))
+
+
+@pytest.fixture(scope="module", params=["roberta", "prefix", "modernbert"])
+def pair(request, tmp_path_factory):
+    """Our tokenizer and the library's, of one file."""
+    path = tmp_path_factory.mktemp(request.param) / "tokenizer.json"
+    train_byte_level(path, request.param)
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    theirs.encode_special_tokens = True
+    return load_tokenizer(path, lowercase=False), theirs
+
+
+def fuzz(count: int) -> list[str]:
+    """Random texts of words, spaces of all kinds, marks, and characters of all of Unicode."""
+    rng = random.Random(0)
+    parts = [
+        *("the", "The", " fox", "'s", "'S", "'ll", "don't", "12", "½", "٣", "中国", "é", "e\u0301"),
+        *(" ", "  ", "   ", "      ", "\n", "\t", "\u00a0", "\u3000", "\u2028", "\x85", "\x1c"),
+        *(
+            "|||PHONE|||",
+            "<s>",
+            "[MASK]",
+            "<mask>",
+            "_",
+            "-",
+            "…",
+            "😀",
+            "\u200d",
+            "각",
+            "\u1100\u1161",
+        ),
+    ]
+    texts = []
+    for _ in range(count):
+        some = rng.choices(parts, k=rng.randint(0, 9))
+        some += [chr(rng.choice((0x100, 0x3000, 0xD7FF, 0x1FFFF, 0x10FFFF)) - rng.randint(0, 255))]
+        rng.shuffle(some)
+        texts.append("".join(some))
+    return texts
+
+
+def test_ids_are_the_library_s(pair):
+    ours, theirs = pair
+    for text in (*SENTENCES[:3], "", " ", *fuzz(4000)):
+        expected = theirs.encode(text, add_special_tokens=False)
+        assert ours.encode(text) == expected.ids, ascii(text)
+
+
+def test_every_character_is_of_the_library_s_kind(pair):
+    """All characters of Python's Unicode tables: as a letter, a number, a space or a mark."""
+    import unicodedata
+
+    words = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
+    differing = {
+        code
+        for code in range(0x110000)
+        if not 0xD800 <= code < 0xE000
+        and unicodedata.category(chr(code)) != "Cn"
+        # A letter stands with "a", a number with "1", a mark with "!", a space with neither.
+        and [w for w, _ in words(f"a{chr(code)}1!")] != expected_words(chr(code))
+    }
+    assert not differing
+
+
+def expected_words(character: str) -> list[str]:
+    def shown(text: str) -> str:
+        from bert_jax.text.byte_level_tokenizer import _CHARACTERS
+
+        return "".join(_CHARACTERS[byte] for byte in text.encode())
+
+    kind = _KINDS[ord(character)]
+    if kind.isalpha():
+        return [shown(f"a{character}"), "1", "!"]
+    if kind.isdigit():
+        return ["a", shown(f"{character}1"), "!"]
+    if kind == " ":
+        return ["a", "Ġ1", "!"]
+    return ["a", shown(character), "1", "!"]
+
+
+def test_special_tokens_and_pairs_are_transformers(tmp_path):
+    train_byte_level(tmp_path / "tokenizer.json", "roberta")
+    vocabulary = folder_vocabulary(str(tmp_path), "")
+    ours = vocabulary.tokenizer(False)
+    theirs = transformers.RobertaTokenizer.from_pretrained(tmp_path)
+    assert ours.encode("a <mask> fox", special_tokens=True) == theirs.encode(
+        "a <mask> fox", add_special_tokens=False
+    )
+    assert ours.num_separators == 2
+    pair = [ours.cls_id, *ours.encode("a fox"), 2, 2, *ours.encode("it's"), 2]
+    assert theirs("a fox", "it's")["input_ids"] == pair
+
+
+def test_two_files_are_the_tokenizer_json(tmp_path):
+    train_byte_level(tmp_path / "tokenizer.json", "roberta")
+    model = json.loads((tmp_path / "tokenizer.json").read_text())["model"]
+    (two := tmp_path / "two").mkdir()
+    (two / "vocab.json").write_text(json.dumps(model["vocab"]))
+    merges = "\n".join(["#version: 0.2", *map(" ".join, model["merges"]), ""])
+    (two / "merges.txt").write_text(merges, encoding="utf-8")
+    found = folder_vocabulary(str(two), "").tokenizer(False)
+    expected = load_tokenizer(tmp_path / "tokenizer.json", False)
+    assert found.pieces == expected.pieces
+    for text in (*SENTENCES[:3], *fuzz(200)):
+        assert found.encode(text) == expected.encode(text)
+
+
+@pytest.mark.parametrize(
+    "part, value, message",
+    [
+        ("normalizer", {"type": "Lowercase"}, "normalizer='Lowercase': only None or 'NFC'"),
+        ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer='Whitespace': only 'ByteLevel'"),
+        ("added_tokens", [{"id": 9999, "content": "x"}], "does not number its pieces"),
+        ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": []}, r"lacks \[PAD\], \[UNK\]"),
+        ("model", {"type": "WordLevel"}, "not the tokenizer.json of a byte-level BPE"),
+    ],
+)
+def test_other_components_are_refused(tmp_path, part, value, message):
+    path = tmp_path / "tokenizer.json"
+    train_byte_level(path, "roberta")
+    content = json.loads(path.read_text()) | {part: value}
+    if part == "model":
+        content["added_tokens"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message):
+        load_tokenizer(path, lowercase=False)
+
+
+# ------------------------------------------------------------------ XLM-RoBERTa
+
+
+@pytest.fixture(scope="module")
+def xlm(tmp_path_factory):
+    """A folder with fairseq's SentencePiece model, and one with the tokenizer.json of it."""
+    import sentencepiece
+
+    from bert_jax.text.sentencepiece_tokenizer import parse_model
+
+    folder = tmp_path_factory.mktemp("xlm")
+    (folder / "text.txt").write_text("\n".join(SENTENCES), encoding="utf-8")
+    sentencepiece.SentencePieceTrainer.train(
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "sentencepiece.bpe"),
+        vocab_size=120,
+        character_coverage=1.0,
+        minloglevel=2,
+    )
+    content = (folder / "sentencepiece.bpe.model").read_bytes()
+    model = parse_model(content, "model")
+    pieces = [(piece.piece, piece.score) for piece in model.pieces[3:]]
+    vocab = [*((name, 0.0) for name in ROBERTA), *pieces, ("<mask>", 0.0)]
+    charsmap = model.normalizer_spec.precompiled_charsmap
+    theirs = transformers.XLMRobertaTokenizer(vocab=vocab, _spm_precompiled_charsmap=charsmap)
+    (other := folder / "json").mkdir()
+    theirs.save_pretrained(other)
+    return folder, other
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["model", "tokenizer.json"])
+def test_ids_of_xlm_roberta_are_transformers(xlm, number):
+    ours = folder_vocabulary(str(xlm[number]), "").tokenizer(False)
+    theirs = transformers.AutoTokenizer.from_pretrained(xlm[1])
+    assert list(ours.pieces[:4]) == list(ROBERTA) and ours.pieces[-1] == "<mask>"
+    assert (ours.pad_id, ours.mask_id) == (1, len(ours.pieces) - 1)
+    for text in SENTENCES[:3]:
+        assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
+    first, second = (ours.encode(text) for text in ("The fox", "sleeps."))
+    pair = [0, *first, *[2] * ours.num_separators, *second, 2]
+    assert theirs("The fox", "sleeps.")["input_ids"] == pair
