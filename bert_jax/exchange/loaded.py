@@ -95,9 +95,9 @@ def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
     """Returns the encoder's module with the heads of its pre-training."""
     if model.has_directions:
         return BidirectionalLanguageModel(model)
-    return (
-        CausalLMModel(model) if model.lm_head == "tied" else PreTrainingModel(model, next_sentence)
-    )
+    if model.lm_head == "tied" and not model.has_copy_head:
+        return CausalLMModel(model)
+    return PreTrainingModel(model, next_sentence)
 
 
 def example_batch(model: EncoderConfig) -> dict[str, jax.Array]:

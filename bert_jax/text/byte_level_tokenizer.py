@@ -13,6 +13,7 @@ Of the components of a tokenizer.json, the normalizer may be NFC or missing, the
 be ByteLevel; others are refused by name.
 """
 
+import heapq
 import json
 import re
 import unicodedata
@@ -113,14 +114,17 @@ class ByteLevelTokenizer(Tokenizer):
             )
         self._special = {name: ids[name] for name in names}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self._special.values()
+        self._special[SPECIAL_TOKENS[-1]] = self.mask_id  # whatever the file calls it
         self.end_id = self.sep_id
         # RoBERTa has </s></s> between two texts.
         self.num_separators = 2 if names[3] == "</s>" else 1
-        self._unknown = [ids[model["unk_token"]]] if model.get("unk_token") else []
+        self._unknown = ids[model["unk_token"]] if model.get("unk_token") else None
         self._fuses, self._whole = bool(model.get("fuse_unk")), bool(model.get("ignore_merges"))
         special = [token for token in added if token.get("special")]
         self._added = [token for token in added if token not in special]
         self._stripped = {token["content"] for token in special if token.get("lstrip")}
+        if names[-1] in self._stripped:
+            self._stripped.add(SPECIAL_TOKENS[-1])
         names = {token["content"] for token in special} | self._special.keys()
         self.is_continuation = np.array([p not in names and _continues(p) for p in self.pieces])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
@@ -166,9 +170,11 @@ class ByteLevelTokenizer(Tokenizer):
                     for _ in character.encode()
                 ]
                 at = 0
-                for piece in self._pieces_of(word):
-                    inside = sources[at : at + len(piece)]
-                    at += len(piece)
+                for size, index in self._tokens(word):
+                    inside = sources[at : at + size]
+                    at += size
+                    if index is None:
+                        continue
                     seen = [place for place, is_space in inside if not is_space]
                     seen = seen or [place for place, _ in inside]
                     spans.append((seen[0][0], seen[-1][1]))
@@ -226,35 +232,47 @@ class ByteLevelTokenizer(Tokenizer):
         return [part for part in re.split("|".join(names), text) if part]
 
     def _encode_word(self, word: str) -> tuple[int, ...]:
-        text = "".join(_CHARACTERS[byte] for byte in word.encode())
-        if self._whole and text in self._ids:
-            return (self._ids[text],)
-        ids: list[int] = []
+        return tuple(index for _, index in self._tokens(word) if index is not None)
+
+    def _tokens(self, word: str) -> list[tuple[int, int | None]]:
+        """Returns the bytes and the id of each piece of a word; None: the vocabulary lacks it."""
+        tokens: list[tuple[int, int | None]] = []
         is_unknown = False
         for piece in self._pieces_of(word):
-            known = piece in self._ids
-            if known or not (is_unknown and self._fuses):
-                ids += [self._ids[piece]] if known else self._unknown
-            is_unknown = not known
-        return tuple(ids)
+            index = self._ids.get(piece, self._unknown)
+            was_unknown, is_unknown = is_unknown, piece not in self._ids
+            if was_unknown and is_unknown and self._fuses:
+                tokens[-1] = tokens[-1][0] + len(piece), index
+            else:
+                tokens.append((len(piece), index))
+        return tokens
 
     def _pieces_of(self, word: str) -> list[str]:
         """Merges two neighbours at a time: those of the lowest rank, of these the first."""
         parts = [_CHARACTERS[byte] for byte in word.encode()]
         if self._whole and "".join(parts) in self._ids:
             return ["".join(parts)]
-        none = len(self._ranks)
-        rank = self._ranks.get
-        ranks = [rank(pair, none) for pair in zip(parts, parts[1:], strict=False)]
-        while ranks and (best := min(ranks)) < none:
-            at = ranks.index(best)
-            parts[at : at + 2] = [parts[at] + parts[at + 1]]
-            del ranks[at]
-            if at:
-                ranks[at - 1] = rank((parts[at - 1], parts[at]), none)
-            if at < len(ranks):
-                ranks[at] = rank((parts[at], parts[at + 1]), none)
-        return parts
+        size, rank = len(parts), self._ranks.get
+        after, before = list(range(1, size + 1)), list(range(-1, size - 1))
+        pairs = enumerate(zip(parts, parts[1:], strict=False))
+        queue = [(found, at) for at, pair in pairs if (found := rank(pair)) is not None]
+        heapq.heapify(queue)
+        while queue:
+            best, at = heapq.heappop(queue)
+            right = after[at]
+            if right >= size or rank((parts[at], parts[right])) != best:
+                continue  # one of the two has been merged since
+            parts[at] += parts[right]
+            parts[right] = ""
+            after[at] = end = after[right]
+            if end < size:
+                before[end] = at
+            for left in (before[at], at):
+                if left >= 0 and after[left] < size:
+                    found = rank((parts[left], parts[after[left]]))
+                    if found is not None:
+                        heapq.heappush(queue, (found, left))
+        return [part for part in parts if part]
 
 
 def _continues(piece: str) -> bool:

@@ -128,6 +128,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _encode_special(self, text: str) -> list[int]:
         spellings = [self.pieces[i] for i in self._special_ids if i != self.unk_id]
+        text = text.replace(SPECIAL_TOKENS[-1], self.pieces[self.mask_id])
         parts = re.split(f"({'|'.join(map(re.escape, spellings))})", text)
         if self.lowercase:
             parts = [part if part in spellings else part.lower() for part in parts]

@@ -24,10 +24,8 @@ RELATIVES = WITH_MASKED_LM[1:-1]
 # Rows of a table for each layer, of which the first layer lacks these.
 LACKING = {"modernbert/encoder/layer_0/attention/layer_norm/scale"}
 # What only a BERT with other options than the published ones has.
-OPTIONS = {
-    row.path
-    for row in dataclasses.replace(bert_names.HUGGINGFACE, rows=bert_names.OPTIONS).expand(2)
-}
+_TABLE = dataclasses.replace(bert_names.HUGGINGFACE, rows=bert_names.OPTIONS)
+OPTIONS = {row.path for row in _TABLE.expand(12)}
 
 
 def test_google_names_are_those_of_the_released_program():

@@ -37,7 +37,6 @@ REAL = dict(vocab_size=30522, sequence_length=512)
         pytest.param({"encoder": "distilbert"}, (40, 17, 2, 1), 1e-5, id="DistilBERT"),
         pytest.param({"encoder": "electra"}, (40, 17, 2, 1), 1e-5, id="ELECTRA"),
         pytest.param({"encoder": "roberta"}, (40, 17, 2, 1), 1e-5, id="RoBERTa"),
-        pytest.param({"encoder": "xlm_roberta"}, (40, 17, 2, 1), 1e-5, id="XLM-RoBERTa"),
     ],
 )
 def test_every_output(sizes, lengths, tolerance):

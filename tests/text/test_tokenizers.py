@@ -9,6 +9,7 @@ import pytest
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words, train_vocabulary
+from tests.text.byte_level import train_byte_level
 
 SENTENCES = ["The quick brown fox, it is said, jumps over the dog.", "我们是中国人。"] * 5
 TEXTS = (
@@ -36,12 +37,18 @@ def load(kind, folder, lowercase=True) -> Tokenizer:
         pytest.importorskip("ftfy", reason="needs the extra gpt")
         pytest.importorskip("spacy", reason="needs the extra gpt")
         return load_tokenizer(write_gpt(folder), lowercase)
+    if kind in ("roberta", "modernbert"):
+        pytest.importorskip("tokenizers")
+        train_byte_level(folder / "tokenizer.json", kind)
+        return load_tokenizer(folder / "tokenizer.json", lowercase=False)
     path = folder / ("vocab.model" if kind in ("bpe", "unigram") else "vocab.txt")
     train_vocabulary(kind, count_words(kind, SENTENCES, lowercase=True), 120, path)
     return load_tokenizer(path, lowercase)
 
 
-@pytest.fixture(scope="module", params=["wordpiece", "bpe", "unigram", "words", "gpt"])
+@pytest.fixture(
+    scope="module", params=["wordpiece", "bpe", "unigram", "words", "gpt", "roberta", "modernbert"]
+)
 def tokenizer(request, tmp_path_factory) -> Tokenizer:
     return load(request.param, tmp_path_factory.mktemp(request.param))
 
@@ -86,10 +93,11 @@ def test_each_id_has_its_characters_in_order(tokenizer):
         assert [stop for _, stop in spans] == sorted(stop for _, stop in spans), ascii(text)
         for index, (start, stop) in zip(ids, spans, strict=True):
             piece = tokenizer.pieces[index].replace("▁", "").removeprefix("##")
-            piece = piece.removesuffix("</w>")
+            piece = piece.removesuffix("</w>").removeprefix("Ġ")
             # One character may become several, of which SentencePiece gives it to one piece.
             if piece.isascii() and piece.isalpha() and text[start:stop].isascii() and start < stop:
-                assert text[start:stop].lower() == piece
+                found = text[start:stop]
+                assert (found.lower() if tokenizer.lowercase else found) == piece
         covered = {place for start, stop in spans for place in range(start, stop)}
         assert covered >= {place for place, character in enumerate(text) if character.isalpha()}
 

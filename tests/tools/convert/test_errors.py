@@ -138,7 +138,10 @@ GPT = {
     "activation": (configure(afn="relu"), "afn='relu': only 'gelu' is supported"),
     "two rates": (configure(embd_pdrop=0.2), "embd_pdrop=0.2: only one rate for both"),
     "no size": (configure(n_embd=None), "config.json lacks n_embd"),
-    "another model": (configure(model_type="gpt2"), "'gpt2': only 'bert', 'openai-gpt', 'modern"),
+    "another model": (
+        configure(model_type="gpt2"),
+        "'gpt2': only 'bert_jax', 'bert', 'distilbert', ",
+    ),
     "vocabulary of another size": (configure(vocab_size=70), "58 pieces and the model 73"),
 }
 MODERNBERT = {
@@ -159,7 +162,7 @@ MODERNBERT = {
     ),
     "class": (
         configure(architectures=["ModernBertForSequenceClassification"]),
-        "only ModernBertModel and ModernBertForMaskedLM are supported.",
+        "only ModernBertModel, ModernBertForMaskedLM are supported.",
     ),
     "no size": (configure(hidden_size=None), "lacks hidden_size."),
 }
