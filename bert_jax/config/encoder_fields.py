@@ -81,6 +81,11 @@ class EncoderConfig(Group):
         return False
 
     @property
+    def position_offset(self) -> int:
+        """Rows of the table of learned positions before that of the first position."""
+        return 0
+
+    @property
     def embedding_size(self) -> int:
         """Features of a row of the embedding tables."""
         return self.hidden_size
@@ -172,11 +177,6 @@ class TransformerConfig(EncoderConfig):
     def is_causal(self) -> bool:
         """Whether no position attends to a later one."""
         return self.attention_pattern == "causal" or self.reads_forward
-
-    @property
-    def position_offset(self) -> int:
-        """Rows of the table of learned positions before that of the first position."""
-        return 0
 
     @property
     def head_dim(self) -> int:

@@ -170,8 +170,7 @@ def _class_of(model: LoadedModel, family: Family) -> str:
 def _no_class(model: LoadedModel, family: Family) -> UserError:
     return UserError(
         f"transformers has no class for a {family.config.title} with config.task="
-        f"{model.config.task!r} whose head is that of this package: export the run with"
-        " to_stablehlo."
+        f"{model.config.task!r} whose head is that of this package."
     )
 
 

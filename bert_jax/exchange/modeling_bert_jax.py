@@ -4,10 +4,10 @@ An exported folder holds a copy of this file. It needs torch and transformers on
 
     AutoModelForMaskedLM.from_pretrained(folder, trust_remote_code=True)
 
-The modules have the names of BERT's in transformers. `attention.output.LayerNorm` and
-`output.LayerNorm` normalize the input of their sub-layer with norm_place="pre", and the sum after
-it with "post".
+The modules have the names of BERT's in transformers. The LayerNorm of `attention.output` and of
+`output` is before their sub-layer with norm_place="pre", and after its sum with "post".
 """
+# pyright: reportCallIssue=false, reportArgumentType=false, reportIndexIssue=false
 
 import math
 

@@ -72,7 +72,7 @@ def initial_params(
     extra = _old_pieces(tokenizer, source.tokenizer) if tokenizer else {}
     _pad_vocabulary(params, expected, encoder, vocab_size, {*new_words, *extra})
     _set_means(params, extra, encoder)
-    extended = _extend_positions(params, expected, encoder, extend_positions, init_from)
+    extended = _extend_positions(params, expected, source.model, extend_positions, init_from)
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
@@ -114,7 +114,7 @@ def check_source(config: RunConfig) -> None:
         if config.get("data.extra_tokens"):
             new_words = range(len(tokenizer.pieces), model.vocab_size)
     _pad_vocabulary(params, expected, model.name, model.vocab_size, new_words)
-    _extend_positions(params, expected, model.name, config.extend_positions, config.init_from)
+    _extend_positions(params, expected, source.model, config.extend_positions, config.init_from)
     _new_paths(params, expected, model.name, config.init_from)
 
 
@@ -171,17 +171,17 @@ def extended_positions(table: np.ndarray, rows: int, how: str) -> np.ndarray:
 
 
 def _extend_positions(
-    params: Arrays, expected: dict[str, Any], encoder: str, how: str, folder: str
+    params: Arrays, expected: dict[str, Any], model: EncoderConfig, how: str, folder: str
 ) -> list[str]:
-    """Extends the encoder's table of learned positions; returns a line if it does.
+    """Extends the table of learned positions of the source; returns a line if it does.
 
     Raises:
       UserError: it needs more rows, and `how` is empty.
     """
-    path = f"{encoder}/embeddings/position_embeddings/embedding"
+    path, offset = f"{model.name}/embeddings/position_embeddings/embedding", model.position_offset
     if path not in params or path not in expected:
         return []
-    rows, have = expected[path].shape[0], len(params[path])
+    rows, have = (size - offset for size in (expected[path].shape[0], len(params[path])))
     if rows <= have:
         return []
     if not how:
@@ -190,7 +190,8 @@ def _extend_positions(
             f" config.init_from={folder}: set --config.extend_positions=tile (the new rows repeat"
             " the table) or interpolate (the table is stretched), or leave the field out."
         )
-    params[path] = extended_positions(params[path], rows, how)
+    before, table = params[path][:offset], params[path][offset:]
+    params[path] = np.concatenate([before, extended_positions(table, rows, how)])
     what = "repeated" if how == "tile" else "interpolated"
     return [f"with {have} positions {what} to {rows}"]
 

@@ -94,7 +94,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             head = tree[task.head]
             features = encoded.hidden
             if task.pools:
-                pooled = pool(config["head.pool"], encoded.hidden, batch)[:, 0]
+                rows: Any = batch
+                pooled = pool(config["head.pool"], encoded.hidden, rows)[:, 0]
                 features = values["pooled"] if config["head.pooler"] else pooled
             linear = LinearHead(model, len(head["bias"]))
             values["task logits"] = linear.apply({"params": head}, features)
