@@ -83,7 +83,7 @@ CHANGES = {
             "data.windows_per_epoch": 2,
             "data.max_examples_per_row": 2,
             "head.window_pool": "max",
-            "head.class_weights": "auto",
+            "head.class_weights": '{"bad": 1.5}',
             "head.thresholds": "tuned",
         },
     ),
