@@ -16,6 +16,7 @@ REQUIRED = [
     "optax>=0.2.8,<0.3",
     "orbax-checkpoint>=0.12.8,<0.13",
     "packaging>=24",  # doctor compares versions with it
+    "pyarrow>=18,<27",  # Parquet; tensorflow-datasets needs it too
     "scipy>=1.14",  # tests of significance; jax needs it too
     "sentencepiece>=0.2.1,<0.3",
     "sentencex>=1.0.30,<2",  # sentence splitting, Chinese included
@@ -30,6 +31,8 @@ EXTRAS = {
     "nvidia": ["jax[cuda13-local]"],  # the compiler only: compile --topology=h100:8
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
     "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
+    "wandb": ["wandb>=0.22,<1"],  # --trackers
+    "mlflow": ["mlflow-skinny>=3,<4"],  # --trackers; a server needs mlflow itself
     "elmo": ["h5py>=3.13,<4"],  # weights of bilm-tf
     "docs": ["mkdocs>=1.6,<2"],  # the site of docs/
     "onnx": ["onnx>=1.20,<2", "onnxruntime>=1.24,<2"],  # export to ONNX, and to int8

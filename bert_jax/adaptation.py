@@ -44,7 +44,7 @@ def plan_adaptation(
 
     Args:
       model: folder of a workdir, or of another program's model.
-      text: files of text, as in `data.source=text:`, or of JSON lines.
+      text: files of text, as in `data.source=text:`, of JSON lines, or `parquet:`.
       evaluate: files to evaluate on; "": a part of `text` is held out.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.

@@ -209,7 +209,7 @@ def adapt(
 
     Args:
       model: a model or its folder; a workdir or another program's.
-      text: files of text, a glob, or JSON lines.
+      text: files of text, a glob, JSON lines, or Parquet files.
       workdir: folder of the new run; "": runs/NAME-adapted, with the name of the text.
       evaluate: text to evaluate on; None: a part of `text` is held out.
       general: general text, which is evaluated too; `data__replay=0.2` also trains on it.

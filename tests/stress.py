@@ -39,6 +39,7 @@ from bert_jax.formats.safetensors_file import read_safetensors, write_safetensor
 from bert_jax.formats.tensorflow_bundle import Bundle
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenizers import load_tokenizer
+from tests.text.arrow_files import SAMPLE, write_parquet, write_stream
 from tests.tools.convert.bundle_writer import write_bundle
 
 WORDS = "the cat sat on a mat Zürich 東京 isn't 1891 -DOCSTART- O B-PER".split()
@@ -80,6 +81,21 @@ def _read_source(name: str) -> None:
     source = make_source(config.data)
     for chunk in source.chunks():
         _exhaust(source.read(chunk, collections.Counter()))
+
+
+def parquet(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+    write_parquet(folder / "good.parquet", SAMPLE)
+    return _read_table
+
+
+def arrow_stream(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+    write_stream(folder / "good.arrow", SAMPLE)
+    return _read_table
+
+
+def _read_table(path: pathlib.Path) -> None:
+    _read_source(f"parquet:{path}")
+    _exhaust(read_table(str(path), Columns("text", label="label"), collections.Counter()))
 
 
 def table(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
@@ -250,7 +266,18 @@ def _exhaust(items: Iterator[Any]) -> None:
 KINDS: dict[str, Callable[[pathlib.Path, random.Random], Callable[[pathlib.Path], None]]] = {
     function.__name__: function
     for function in (
-        *(corpus, json_lines, table, quoted_table, conll, squad, config, word_pieces),
+        *(
+            corpus,
+            json_lines,
+            parquet,
+            arrow_stream,
+            table,
+            quoted_table,
+            conll,
+            squad,
+            config,
+            word_pieces,
+        ),
         *(sentence_pieces, safetensors, bundle_index, manifest, shard),
     )
 }

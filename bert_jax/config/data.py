@@ -19,7 +19,7 @@ _SHARES = ("mask_share", "keep_share", "random_share")
 class DataConfig(Group):
     """A corpus of text. `shard_settings` are the fields that determine the bytes of the shards."""
 
-    # installed_docs, text:GLOB, jsonl:GLOB, tfds:NAME.
+    # installed_docs, text:GLOB, jsonl:GLOB, parquet:PATH, tfds:NAME.
     source: str = setting("installed_docs")
     # How lines form sentences: `sentences` (one per line, the released code's form), `paragraphs`
     # (one per line, split into sentences), `wrapped` (paragraphs that end at a blank line).
@@ -27,7 +27,7 @@ class DataConfig(Group):
     # What ends a document of `text:`: a `blank_line`, the end of a `line` (of wrapped text, of a
     # paragraph), or the end of a `file`.
     document_separator: str = setting("blank_line", choices=("blank_line", "line", "file"))
-    # Field with the text, in `jsonl:` and `tfds:`.
+    # Field or column with the text, in `jsonl:`, `parquet:` and `tfds:`.
     field: str = setting("text")
     # Language of the rules for sentence boundaries (ISO 639-1).
     language: str = setting("en")
@@ -264,7 +264,7 @@ class DataConfig(Group):
 class LabelledConfig(Group):
     """Files of labelled examples."""
 
-    # File to train on; for tagging and published sets also tfds:NAME[SPLIT] of tensorflow-datasets.
+    # File to train on; also a folder of Parquet files, and tfds:NAME[SPLIT] of tensorflow-datasets.
     train: str = setting("")
     # File to evaluate on.
     eval: str = setting("")

@@ -4,6 +4,7 @@
     one sentence a line      hardly any line has several
     wrapped lines            the next line's first word would not have fitted
     JSON lines               each line is a JSON object
+    Parquet                  each row of a file, or of a folder of Hugging Face `datasets`
 
 Documents are what blank lines separate, if there are enough of them; otherwise the files, or else
 the lines (of wrapped text, the paragraphs), since held-out text is chosen by document.
@@ -19,8 +20,10 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
+from bert_jax.text.arrow_tables import ENDINGS, Table, is_table
 from bert_jax.text.files import FileRange
 from bert_jax.text.lines import BadText, make_documents, read_lines, split_sentences
+from bert_jax.text.parquet import find_tables
 from bert_jax.text.sources import find_files
 
 # Characters of the sample; of several files, each of some has a part of them.
@@ -35,7 +38,7 @@ _PARAGRAPHS = 0.15
 _MAX_WIDTH, _WRAPPED = 160, 0.6
 # Documents that a corpus should have, so that a part of them can be held out.
 _MIN_DOCUMENTS = 20
-_TABLES = (".csv", ".tsv", ".xlsx", ".parquet")
+_TABLES = (".csv", ".tsv", ".xlsx")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,11 +67,13 @@ def find_form(text: str) -> TextForm:
     """Returns the form of a text.
 
     Args:
-      text: files, as in `data.source=text:`: globs separated by commas.
+      text: files, as in `data.source=text:` or `parquet:`: globs separated by commas.
 
     Raises:
       UserError: there is no such file, it is a table or binary, or it has no text.
     """
+    if text.lower().endswith(ENDINGS) or (os.path.isdir(text) and is_table(text)):
+        return _form_of_tables(text)
     if os.path.isdir(text):
         raise UserError(f"{text} is a folder: name its files, for example '{text}/*.txt'.")
     files = find_files(text)
@@ -81,18 +86,13 @@ def find_form(text: str) -> TextForm:
     filled = [line for line in map(str.strip, lines) if line]
     if not filled:
         raise UserError(f"There is no text in {text}.")
-    total = sum(map(os.path.getsize, files))
-    named = f"{len(files)} files" if len(files) > 1 else "1 file"
-    size = f"{named}, {total / 1e6:.2g} MB"
+    size = _size(len(files), sum(map(os.path.getsize, files)))
     if name := _json_field(filled):
         fields: dict[str, tuple[Any, str]] = {
             "source": (f"jsonl:{text}", f"JSON lines, a document each; {size}"),
             "field": (name, "the longest text of the first objects"),
         }
-        texts = [_text_of(line, name) for line in filled]
-        documents = [split_sentences(each, "en") for each in texts]
-        sentences = [sentence for document in documents for sentence in document]
-        return TextForm(fields, sentences, scale, round(len(documents) * scale))
+        return _of_documents(fields, [_text_of(line, name) for line in filled], scale)
     fields = {"source": (f"text:{text}", size), "line_format": _line_format(lines, filled)}
     if language := _language(filled):
         fields["language"] = (language, "its characters")
@@ -105,6 +105,45 @@ def find_form(text: str) -> TextForm:
     return TextForm(
         fields, sentences, scale, len(files) if by_file else round(len(documents) * scale)
     )
+
+
+def _size(files: int, num_bytes: int) -> str:
+    return f"{f'{files} files' if files > 1 else '1 file'}, {num_bytes / 1e6:.2g} MB"
+
+
+def _of_documents(
+    fields: Mapping[str, tuple[Any, str]], texts: Sequence[str], scale: float
+) -> TextForm:
+    """Returns the form of a sample of texts that are documents."""
+    sentences = [sentence for text in texts for sentence in split_sentences(text, "en")]
+    return TextForm(fields, sentences, scale, round(len(texts) * scale))
+
+
+def _form_of_tables(text: str) -> TextForm:
+    """Returns the form of Parquet files or folders; a row is a document."""
+    paths = find_tables(text)
+    lengths: Counter[str] = Counter()
+    for _, row in islice(Table(paths[0]).rows(), 20):
+        lengths.update({name: len(x) for name, x in row.items() if isinstance(x, str)})
+    columns = [name for name in Table(paths[0]).text_columns if lengths[name]]
+    if not columns:
+        raise UserError(f"There is no text in {text}.")
+    column = max(columns, key=lengths.__getitem__)
+    some, texts = paths[:: -(-len(paths) // _MAX_FILES)], []
+    for path in some:
+        left = _SAMPLE // len(some)
+        for _, value in Table(path).texts(column):
+            texts.append((value or b"").decode(errors="replace"))
+            left -= len(texts[-1]) + 1
+            if left < 0:
+                break
+    size = _size(len(paths), sum(map(os.path.getsize, paths)))
+    fields = {
+        "source": (f"parquet:{text}", f"rows, a document each; {size}"),
+        "field": (column, "the longest text of the first rows"),
+    }
+    rows = sum(Table(path).num_rows for path in paths)
+    return _of_documents(fields, texts, rows / len(texts))
 
 
 def _sample(files: Sequence[str]) -> tuple[list[str], float]:

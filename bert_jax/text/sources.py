@@ -3,6 +3,7 @@ r"""Sources of text, named by `data.source`, as documents of sentences.
     text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
                    data.line_format sets what a line is, data.document_separator its documents.
     jsonl:GLOB     files of JSON objects, one a line and each a document, its text in data.field.
+    parquet:PATH   Parquet files, or folders of Hugging Face `datasets` (bert_jax.text.parquet).
     tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
     installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
 
@@ -32,6 +33,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
 from bert_jax.text.installed_docs import InstalledDocs
 from bert_jax.text.lines import BadText, Document, lines_of_text, make_documents, read_lines
+from bert_jax.text.parquet import ParquetText
 from bert_jax.text.tfds import TfdsText
 
 
@@ -73,6 +75,8 @@ def make_source(config: DataConfig) -> Source:
             return TextFiles(find_files(argument), config)
         case "jsonl":
             return JsonLines(find_files(argument), config)
+        case "parquet":
+            return ParquetText(argument, config)
         case "tfds":
             return TfdsText(argument, config)
         case "installed_docs":
@@ -83,7 +87,7 @@ def make_source(config: DataConfig) -> Source:
             return InstalledDocs()
     raise UserError(
         f"Unknown data.source={config.source!r}. Available: installed_docs, text:GLOB,"
-        " jsonl:GLOB, tfds:NAME."
+        " jsonl:GLOB, parquet:PATH, tfds:NAME."
     )
 
 

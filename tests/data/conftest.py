@@ -30,7 +30,8 @@
       with the line                                              test_conll, test_questions,
                                                                  test_choices, test_reading,
                                                                  test_published_sets,
-                                                                 test_tfds_examples
+                                                                 test_tfds_examples,
+                                                                 test_parquet_examples
     tags of any scheme become IOB2, as seqeval reads them        labelled/test_tags
     rows of labelled examples, against rows written by hand      labelled/test_encode_*
     answers are those of a search over all spans                 labelled/test_spans
@@ -41,7 +42,8 @@
     each id has its characters in the text, for all tokenizers   text/test_tokenizers
     documents do not depend on how files are cut                 text/test_sources,
                                                                  text/test_json_lines,
-                                                                 text/test_tfds
+                                                                 text/test_tfds,
+                                                                 text/test_parquet
     malformed text is repaired, skipped or named, and counted    text/test_sources,
                                                                  text/test_json_lines
     the same text gives the same vocabulary                      text/test_vocabulary,

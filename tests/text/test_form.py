@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.files.errors import UserError
 from bert_jax.text.form import find_form
+from tests.text.arrow_files import make_table, save_to_disk, write_parquet
 
 WORDS = "the moon of a river and old stone under trees that nobody saw".split()
 RANDOM = random.Random(0)
@@ -67,6 +68,18 @@ def test_json_lines_have_their_longest_text(tmp_path):
     form = find_form(str(tmp_path / "a.jsonl"))
     assert form.fields["source"][0] == f"jsonl:{tmp_path}/a.jsonl"
     assert values_of(form) == {"field": "body"} and form.num_documents == 30
+
+
+def test_parquet_has_its_longest_column(tmp_path):
+    texts = [f"{sentence()} {sentence()}" for _ in range(30)]
+    table = make_table({"title": ["A"] * len(texts), "body": texts, "n": [1] * len(texts)})
+    folder = save_to_disk(tmp_path / "set", table)
+    for path in (write_parquet(tmp_path / "a.parquet", table), folder):
+        form = find_form(path)
+        assert form.fields["source"][0] == f"parquet:{path}"
+        assert values_of(form) == {"field": "body"}
+        assert form.num_documents == len(texts)
+        assert 50 < len(form.sentences) <= 60
 
 
 def test_a_long_text_is_estimated_from_its_beginning(tmp_path):

@@ -63,7 +63,7 @@ _IDS = ("id", "idx", "index", "guid", "uid", "")
 _WORDS, _TAGS = ("tokens", "words"), ("tags", "ner_tags", "labels", "pos_tags")
 _SPANS = ("entities", "spans", "label", "labels")
 _ENDING = re.compile(r"ending\d+")
-_SHEETS = (".xlsx", ".xls", ".ods", ".parquet")
+_SHEETS = (".xlsx", ".xls", ".ods")
 _TRUTH = {"0", "1", "0.0", "1.0", "true", "false"}
 # Characters of a text, in the mean; shorter ones are names or titles.
 _MIN_PROSE = 25

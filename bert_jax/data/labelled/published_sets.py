@@ -16,6 +16,7 @@ from typing import Any
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.tables import Columns, first_row, read_table
 from bert_jax.files.errors import UserError
+from bert_jax.text.arrow_tables import is_table
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class TextTask:
     Attributes:
       columns: columns of its files; the first that the first line of a file has are read.
       test_columns: columns of files without labels, if they differ.
-      tfds: columns of its dataset in tensorflow-datasets, if it has one.
+      tfds: columns of its dataset in tensorflow-datasets, and of Hugging Face's, if it has one.
       labels: labels in the order of their numbers; empty: a regression.
       aliases: other spellings of labels in files -> label.
       submissions: split -> name of the file to submit.
@@ -50,9 +51,9 @@ class TextTask:
         Raises:
           UserError: naming the line, for missing columns or an unknown label.
         """
-        if source.startswith("tfds:"):
+        if source.startswith("tfds:") or is_table(source):  # the same columns
             if self.tfds is None:
-                raise UserError(f"{source}: tensorflow-datasets does not have this set.")
+                raise UserError(f"{source}: this set is read from its published files only.")
             columns = self.tfds
         else:
             columns = self._columns(source, labelled)

@@ -1,6 +1,8 @@
 r"""Reads files of examples as lines, or as objects with named fields, each with its place.
 
-Objects are those of JSON files, or the records of tfds:NAME[SPLIT] (bert_jax.text.tfds).
+Objects are those of JSON files, the rows of Parquet files and of folders that Hugging Face
+`datasets` wrote (bert_jax.text.arrow_tables), or the records of tfds:NAME[SPLIT]
+(bert_jax.text.tfds).
 
 Files are plain or compressed, and in UTF-8. Repairs are counted:
 
@@ -23,7 +25,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bert_jax.files.errors import UserError
-from bert_jax.text import tfds
+from bert_jax.text import arrow_tables, tfds
 from bert_jax.text.files import encoding_of, read_blocks
 
 T = TypeVar("T")
@@ -103,14 +105,17 @@ def read_json(path: str, counts: Counter) -> Any:
 def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields (place, object) of a file of JSON objects, one a line (streamed) or one array.
 
-    The records of tfds:NAME[SPLIT] are such objects too. Class labels are names, None where a test
-    set hides them; other floats are text, with the digits of their precision.
+    The records of tfds:NAME[SPLIT], and rows of Parquet, are such objects too. Class labels are
+    names, None where a test set hides them; other floats of records are text, with the digits of
+    their precision.
 
     Raises:
       UserError: as `read_lines`, or a value is not an object, or there is no such dataset.
     """
     if source.startswith(_DATASET):
         yield from _read_dataset(source, counts)
+    elif arrow_tables.is_table(source):
+        yield from arrow_tables.read_rows(source)
     elif _first_line(source).startswith("["):
         for number, value in enumerate(read_json(source, counts), 1):
             yield _object(value, f"{source}, element {number}")
@@ -123,7 +128,9 @@ def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, 
 
 def has_objects(source: str) -> bool:
     """Returns whether a source is a dataset, or JSON by its name or an object in its first line."""
-    if source.startswith(_DATASET) or ending_of(source) in (".json", ".jsonl", ".ndjson"):
+    if source.startswith(_DATASET) or arrow_tables.is_table(source):
+        return True
+    if ending_of(source) in (".json", ".jsonl", ".ndjson"):
         return True
     try:
         return isinstance(_parse(_first_line(source), source), dict)

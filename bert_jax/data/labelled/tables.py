@@ -1,10 +1,12 @@
-r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON lines, datasets, plain lines.
+r"""Reads texts and pairs of texts with labels: TSV, CSV, JSON, Parquet, datasets, plain lines.
 
     form     recognized by                        rules
     TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
     CSV      .csv                                 RFC 4180; if line 1 has no comma: ; or tabs
     JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
              line 1
+    Parquet  .parquet, .arrow, or a folder of     a row is an object
+             such files
     dataset  tfds:NAME or tfds:NAME[SPLIT]        a record is an object; `idx` is its id
 
 Names of compressed files end in .gz, .bz2, .xz or .zst after that. Repairs are counted, besides
@@ -99,7 +101,7 @@ def parse_column(name: str) -> str | int | None:
 
 
 def form_of(path: str) -> str:
-    """Returns `tsv`, `csv` or `json`, the form of a file; of a dataset `json`.
+    """Returns `tsv`, `csv` or `json`, the form of a file; of Parquet and datasets `json`.
 
     Raises:
       UserError: it cannot be recognized from the name or the first line.
@@ -125,7 +127,7 @@ def read_table(
     """Streams the examples of a table.
 
     Args:
-      source: a file, or tfds:NAME[SPLIT].
+      source: a file, a folder of Parquet files, or tfds:NAME[SPLIT].
       columns: columns to read.
       counts: counts of the list above.
       labelled: whether labels are read; every row must have one then.

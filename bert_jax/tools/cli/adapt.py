@@ -6,19 +6,19 @@
     python -m bert_jax adapt text.txt --model=MODEL --config.data.extra_tokens=frequent:500
     python -m bert_jax adapt text.txt --model=MODEL --config.epochs=3 --export=FOLDER
 
-The text is plain (paragraphs, sentences, or wrapped lines; plain, gzip, bz2, xz or zstd) or JSON
-lines. Its form is found out and printed, and so are the settings, which follow from the model and
-the size of the text, with their reasons: a model predicts what it was trained to predict. Without
---evaluate, a part of the text is held out; it is scored before the first step and at the end, and
-so is a part of the general text, if there is any. --export also writes a folder that transformers
-loads. MODEL is a workdir, or a folder of Hugging Face, google-research/bert or OpenAI. The same
-command continues a run that was stopped.
+The text is plain (paragraphs, sentences, or wrapped lines; plain, gzip, bz2, xz or zstd), JSON
+lines or Parquet. Its form is found out and printed, and so are the settings, which follow from the
+model and the size of the text, with their reasons: a model predicts what it was trained to predict.
+Without --evaluate, a part of the text is held out; it is scored before the first step and at the
+end, and so is a part of the general text, if there is any. --export also writes a folder that
+transformers loads. MODEL is a workdir, or a folder of Hugging Face, google-research/bert or OpenAI.
+The same command continues a run that was stopped.
 """
 
 import argparse
 import os
 
-from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag, prepare_process
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, TRACKERS, Flag, prepare_process
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
@@ -29,6 +29,7 @@ FLAGS = (
     Flag("export", "", "Folder to write for transformers, after training."),
     Flag("workdir", "", "Folder of the run (default: runs/NAME-adapted, NAME that of the text)."),
     CACHE,
+    TRACKERS,
     OVERRIDES,
 )
 
@@ -47,11 +48,15 @@ def run(flags: argparse.Namespace) -> None:
         check_output_folder(flags.export)
         check_encoder(plan.config.model)
     print(*plan.lines, sep="\n", flush=True)
+<<<<<<< HEAD
     train_and_report(plan.config, workdir)
     if flags.export:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
+=======
+    train_and_report(plan.config, workdir, flags.trackers)
+>>>>>>> 2ecc1e1 (Parquet files and folders of Hugging Face datasets as corpora and labelled files; adapt reads them)
     uses = _uses(workdir, find_task(plan.config.task).fills_masks)
     print("use it     " + "\n           ".join(uses))
 

@@ -17,9 +17,10 @@ from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.examples import make_examples
+from bert_jax.text.arrow_tables import is_table
 
 STANDARD_INPUT = "-"
-_ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|gz|bz2|xz|zst"
+_ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|parquet|arrow|gz|bz2|xz|zst"
 # A word that is more likely the name of a file than a text.
 _LIKE_A_FILE = re.compile(rf"\S*/\S*|\S+\.({_ENDINGS})", re.IGNORECASE)
 # Example classes that a single text does not make, and what to give instead.
@@ -35,7 +36,7 @@ class Source:
     """A file, or values that are given as they are.
 
     Attributes:
-      path: path of the file, or tfds:NAME[SPLIT]; empty: there are values.
+      path: path of the file or folder, or tfds:NAME[SPLIT]; empty: there are values.
       values: texts, or other inputs of `make_examples`.
     """
 
@@ -99,7 +100,8 @@ class Inputs:
 
 
 def find_inputs(words: Sequence[str]) -> Inputs:
-    """Returns what words name: files that exist, tfds:NAME[SPLIT], standard input, or texts.
+    """Returns what words name: files that exist, folders of Parquet files, tfds:NAME[SPLIT],
+    standard input, or texts.
 
     Standard input is copied to a temporary file, which is read as one: .jsonl if it begins with a
     JSON object, else .txt.
@@ -113,7 +115,11 @@ def find_inputs(words: Sequence[str]) -> Inputs:
     for word in words:
         buckets.check_scheme("the file", word)
         path = _standard_input() if word == STANDARD_INPUT else buckets.local(word)
-        if os.path.isfile(path) or word.startswith("tfds:"):
+        if (
+            os.path.isfile(path)
+            or word.startswith("tfds:")
+            or (os.path.isdir(path) and is_table(path))
+        ):
             sources.append(Source(path))
         elif _LIKE_A_FILE.fullmatch(word):
             raise UserError(

@@ -1,5 +1,6 @@
 """Preparation as a whole: equal bytes on any number of processes, and finished work is kept."""
 
+import json
 import os
 import pathlib
 import threading
@@ -12,7 +13,10 @@ from bert_jax.data.corpus import dump, stages
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.request import lock
+from bert_jax.text import files as text_files
+from bert_jax.text import parquet
 from tests.data.corpus.corpora import contents, count_done, make_config, quiet, write_text
+from tests.text.arrow_files import make_table, save_to_disk, write_parquet
 
 pytestmark = pytest.mark.usefixtures("small_units")
 
@@ -36,6 +40,32 @@ def test_bytes_do_not_depend_on_the_number_of_processes(text, tmp_path):
     assert found[0] == found[1]
     assert {"manifest.json", "validation-64-00000-of-00001.array_record"} < set(found[0])
     assert "vocab.txt" in found[0] and "unfinished" not in found[0]
+
+
+def test_parquet_gives_the_bytes_of_the_same_json_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_files, "RANGE_BYTES", 1 << 12)
+    monkeypatch.setattr(parquet, "RANGE_BYTES", 1 << 13)
+    (tmp_path / "text").mkdir()
+    write_text(tmp_path / "text", 60)
+    paths = sorted((tmp_path / "text").glob("[0-9].txt"))
+    texts = [document for path in paths for document in path.read_text().split("\n\n")]
+    lines = tmp_path / "a.jsonl"
+    lines.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    table = make_table({"text": texts})
+    sources = [
+        (f"jsonl:{lines}", 1),
+        (f"parquet:{write_parquet(tmp_path / 'a.parquet', table)}", 1),
+        (f"parquet:{save_to_disk(tmp_path / 'set', table)}", 2),
+    ]
+    found = []
+    for number, (source, num_processes) in enumerate(sources):
+        folder = tmp_path / str(number)
+        config = make_config(tmp_path, source=source, vocab="train:wordpiece")
+        prepare(config, str(folder), num_processes, log=quiet)
+        found.append(contents(folder))
+        for name in ("manifest.json", "manifest.json.sha256"):  # they name the files of the text
+            del found[-1][name]
+    assert found[0] == found[1] == found[2] and "vocab.txt" in found[0]
 
 
 def test_rows_are_the_documents_of_their_split(text, prepared):

@@ -132,5 +132,5 @@ def test_errors(tmp_path, name, content, message):
 def test_missing_files_and_sets():
     with pytest.raises(ValueError, match="none.tsv: there is no such file"):
         GLUE["rte"].read("none.tsv", Counter())
-    with pytest.raises(ValueError, match="tensorflow-datasets does not have this set"):
+    with pytest.raises(ValueError, match="this set is read from its published files only"):
         CHINESE["lcqmc"].read("tfds:lcqmc", Counter())

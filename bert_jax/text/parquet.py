@@ -1,0 +1,131 @@
+"""Rows of Parquet files, and of datasets that Hugging Face `datasets` wrote, as documents."""
+
+import glob
+import importlib.metadata
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from bert_jax.config.data import DataConfig
+from bert_jax.files.buckets import local
+from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
+from bert_jax.text.arrow_tables import ENDINGS, Table, table_files
+from bert_jax.text.files import RANGE_BYTES
+from bert_jax.text.lines import BadText, Document, make_documents, split_lines
+
+
+class Part(NamedTuple):
+    """Row groups `start` to `stop` of a file."""
+
+    path: str
+    start: int
+    stop: int
+
+
+class ParquetText:
+    """`parquet:PATH`: each row is a document, its text in the column `data.field`.
+
+    A chunk has whole row groups, of one file or several, with about `RANGE_BYTES` of text or more.
+
+    Args:
+      argument: files or folders: globs separated by commas.
+      config: the column, the form of the text and the policy for malformed text.
+
+    Raises:
+      UserError: there is no such file or folder, or it has no such column, or one that is no text.
+    """
+
+    def __init__(self, argument: str, config: DataConfig):
+        self.config = config
+        self.paths = find_tables(argument)
+        for path in self.paths:
+            _check_text(path, config.field)
+
+    def chunks(self) -> list[tuple[Part, ...]]:
+        """Returns groups of row groups.
+
+        Raises:
+          UserError: no file has a row.
+        """
+        if not any(Table(path).num_rows for path in self.paths):
+            raise UserError(f"There are no rows in data.source={self.config.source!r}.")
+        chunks, chunk, size = [], [], 0
+        for path in self.paths:
+            for number, num_bytes in enumerate(Table(path).sizes(self.config.field)):
+                chunk.append(Part(path, number, number + 1))
+                size += num_bytes
+                if size >= RANGE_BYTES:
+                    chunks.append(tuple(chunk))
+                    chunk, size = [], 0
+        return [*chunks, tuple(chunk)] if chunk else chunks
+
+    def read(self, chunk: tuple[Part, ...], counts: Counter) -> Iterator[Document]:
+        for part in chunk:
+            texts = Table(part.path).texts(self.config.field, part.start, part.stop)
+            for number, text in texts:
+                lines = self._lines(f"{part.path}, row {number}", text, counts)
+                yield from make_documents(lines, self.config, True, counts)
+
+    def _lines(self, place: str, text: bytes | None, counts: Counter) -> Iterator[str]:
+        bad_text = BadText(self.config.on_bad_text, counts, lambda _: place)
+        if text is None:
+            bad_text.skips("non_text_fields", f"column {self.config.field!r} is null")
+            return iter(())
+        return split_lines([text], bad_text)
+
+    def fingerprint(self) -> dict[str, Any]:
+        return {
+            "files": [
+                {
+                    "name": os.path.basename(path),
+                    "bytes": os.path.getsize(path),
+                    "sha256": file_sha256(path),
+                }
+                for path in self.paths
+            ],
+            "sentencex": importlib.metadata.version("sentencex"),
+        }
+
+
+def find_tables(globs: str) -> tuple[str, ...]:
+    """Returns the data files of the files and folders that match globs, separated by commas.
+
+    Each file is there once, at its first match.
+
+    Raises:
+      UserError: nothing matches one of them, or a file or folder has another form.
+    """
+    patterns = map(str.strip, globs.split(","))
+    return tuple(dict.fromkeys(path for pattern in patterns for path in _matches(pattern)))
+
+
+def _matches(pattern: str) -> Iterator[str]:
+    """Yields the data files of what matches a glob, in sorted order."""
+    matches = sorted(glob.glob(os.path.expanduser(local(pattern)), recursive=True))
+    if not matches:
+        raise UserError(f"No file or folder matches {pattern!r} in data.source.")
+    for path in matches:
+        if not os.path.isdir(path) and not path.lower().endswith(ENDINGS):
+            raise UserError(
+                f"{path} is not a Parquet file: its name must end in {' or '.join(ENDINGS)}"
+                " (text: and jsonl: read other files)."
+            )
+        yield from table_files(path)
+
+
+def _check_text(path: str, column: str) -> None:
+    """Raises UserError if a column does not exist, or is no text."""
+    table = Table(path)
+    if column in (texts := table.text_columns):
+        return
+    names = ", ".join(texts) or "none"
+    if column not in table.schema.names:
+        raise UserError(
+            f"data.field={column!r} is not a column of {path}. Columns with text: {names}."
+        )
+    raise UserError(
+        f"data.field={column!r} of {path} is {table.schema.field(column).type}, not text. Columns"
+        f" with text: {names}."
+    )
