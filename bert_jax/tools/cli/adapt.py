@@ -48,15 +48,11 @@ def run(flags: argparse.Namespace) -> None:
         check_output_folder(flags.export)
         check_encoder(plan.config.model)
     print(*plan.lines, sep="\n", flush=True)
-<<<<<<< HEAD
-    train_and_report(plan.config, workdir)
+    train_and_report(plan.config, workdir, flags.trackers)
     if flags.export:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-=======
-    train_and_report(plan.config, workdir, flags.trackers)
->>>>>>> 2ecc1e1 (Parquet files and folders of Hugging Face datasets as corpora and labelled files; adapt reads them)
     uses = _uses(workdir, find_task(plan.config.task).fills_masks)
     print("use it     " + "\n           ".join(uses))
 

@@ -87,6 +87,7 @@ MODEL = Flag(
     "A workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI.",
     missing="a workdir, or the folder of another program's model",
 )
+TRACKERS = Flag("trackers", "", "What gets the metrics too: wandb, mlflow, or wandb,mlflow.")
 TRAINED = (MODEL, CACHE, OVERRIDES)
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")

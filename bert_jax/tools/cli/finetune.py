@@ -15,7 +15,7 @@ OpenAI. The same command continues a run that was stopped.
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, Flag, prepare_process
+from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, TRACKERS, Flag, prepare_process
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
@@ -25,6 +25,7 @@ FLAGS = (
     Flag("task", "", "classification, regression, ... (default: what the file is for)."),
     Flag("workdir", "", "Folder of the run (default: runs/ and the name of the file)."),
     CACHE,
+    TRACKERS,
     OVERRIDES,
 )
 
@@ -47,7 +48,7 @@ def run(flags: argparse.Namespace) -> None:
             raise UserError(f"{finding.what} {finding.fix}")
         if finding.level != "ok":
             print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
-    train_and_report(plan.config, workdir)
+    train_and_report(plan.config, workdir, flags.trackers)
     command = "encode" if find_task(plan.config.task).embeds else "predict"
     print(f"use it     python -m bert_jax {command} FILE --model={workdir}")
     print(f"           python -m bert_jax serve --model={workdir}")

@@ -13,30 +13,31 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from bert_jax.tools.cli.command_line import RUN, read_config, start_run
+from bert_jax.tools.cli.command_line import RUN, TRACKERS, read_config, start_run
 
 if TYPE_CHECKING:
     from bert_jax.config.run import RunConfig
 
-FLAGS = RUN
+FLAGS = (*RUN, TRACKERS)
 
 
 def run(flags: argparse.Namespace) -> None:
     config = read_config(flags, run_is_enough=False)
     start_run(flags)
-    train_and_report(config, flags.workdir)
+    train_and_report(config, flags.workdir, flags.trackers)
 
 
-def train_and_report(config: "RunConfig", workdir: str) -> None:
+def train_and_report(config: "RunConfig", workdir: str, trackers: str = "") -> None:
     """Trains, writes the report, and prints its path; exits with 130 or 143 after a signal."""
     from bert_jax.devices import processes
     from bert_jax.tools.listeners.make import training_listener
 
+    listener = training_listener(trackers)
     if config.get("seeds", 1) > 1:
         from bert_jax.training.seeds import train_seeds as train
     else:
         from bert_jax.training.train import train
-    result = train(config, workdir, listener=training_listener())
+    result = train(config, workdir, listener=listener)
     if result.stopped_by:
         processes.barrier("stopped")  # all has been saved: a launcher may kill the others now
         sys.exit(128 + signal.Signals[result.stopped_by])

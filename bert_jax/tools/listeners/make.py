@@ -3,13 +3,22 @@
 from bert_jax.tools.listeners.reviews import Review
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import EvaluationTerminal, Terminal
+from bert_jax.tools.listeners.trackers import make_trackers
 from bert_jax.training.listener import Listener, Listeners
 
 
-def training_listener() -> Listener:
-    """Returns what `train` reports to: the terminal, TensorBoard, evaluation.json."""
+def training_listener(trackers: str = "") -> Listener:
+    """Returns what `train` reports to: the terminal, TensorBoard, trackers, evaluation.json.
+
+    Args:
+      trackers: names of trackers, separated by commas.
+
+    Raises:
+      UserError: a tracker is unknown, or its package is not installed.
+    """
     terminal = Terminal()
-    return Listeners(terminal, TensorBoard(), Review(terminal.line))
+    others = make_trackers(trackers, terminal.line)
+    return Listeners(terminal, TensorBoard(), *others, Review(terminal.line))
 
 
 def evaluation_listener() -> Listener:
