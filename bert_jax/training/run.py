@@ -204,7 +204,7 @@ def make_phase_task(config: RunConfig, name: str) -> Task:
     if config.eval.patience:
         raise UserError(
             f"config.eval.patience={config.eval.patience} could end the run in its phase of"
-            f" {name!r}, where the loss of the masked tokens rises: set it to 0."
+            f" {name!r}, which does not train the loss that is evaluated: set it to 0."
         )
     return row.as_phase(config.model)
 
