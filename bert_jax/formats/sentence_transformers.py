@@ -77,7 +77,8 @@ class SentenceVectors:
         if not self.pooling:
             return ""
         scaled = ", scaled to length 1" if self.normalize else ""
-        prompts = f"; prompts {', '.join(self.prompts)}" if self.prompts else ""
+        prompts = ", ".join(name for name, text in self.prompts.items() if text)
+        prompts = f"; prompts {prompts}" if prompts else ""
         return f"Vector of a text: {self.pooling} of the last hidden states{scaled}{prompts}."
 
 
