@@ -45,7 +45,7 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     if not (row.fills_masks or row.reads_forward):
         raise UserError(
             f"{loaded.source} was trained for {loaded.config.task!r}: to_stablehlo writes masked"
-            " and causal language models; to_hf writes fine-tuned BERTs."
+            " and causal language models; to_onnx writes fine-tuned models."
         )
     check_heads(loaded)
     model = _portable_model(loaded.config, row.reads_forward)

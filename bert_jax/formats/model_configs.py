@@ -55,7 +55,7 @@ class ModelConfig:
             if (value := model[field]) != required:
                 raise UserError(
                     f"transformers' {self.title} has no config.model.{field}={value!r}, only"
-                    f" {required!r}: export the run with to_stablehlo, or train with that value."
+                    f" {required!r}: export the run with to_onnx, or train with that value."
                 )
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,7 +168,7 @@ class _Gpt(ModelConfig):
         if (inner := model["intermediate_size"]) != (expected := _INNER * model["hidden_size"]):
             raise UserError(
                 f"transformers' GPT has no config.model.intermediate_size={inner}, only {_INNER} *"
-                f" hidden_size = {expected}: export the run with to_stablehlo, or train with that"
+                f" hidden_size = {expected}: export the run with to_onnx, or train with that"
                 " value."
             )
         return {**super().keys(model), "embd_pdrop": model["dropout_rate"], **self.required}

@@ -1,6 +1,7 @@
 """Export to ONNX, and to int8 with a gate: an export that is much worse than float32 is refused."""
 
 import bisect
+import dataclasses
 import functools
 import os
 import pathlib
@@ -9,7 +10,6 @@ from typing import Any
 from bert_jax.exchange import check_onnx, check_output_folder, export
 from bert_jax.files.atomic import whole_folder, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import decide
 from bert_jax.inference.loading import TrainedModel
@@ -51,10 +51,13 @@ def export_onnx(
     check_onnx("onnx", *(["onnxruntime"] if int8 else []))
     check_output_folder(folder)
     choice, max_length = decide(Choice(level="sentence"), model)
-    vectors = SentenceVectors(choice.pooling, bool(choice.normalize), max_length)
+    loaded = open_model(model.folder)
+    vectors = dataclasses.replace(
+        loaded.sentence_vectors, pooling=choice.pooling, normalize=bool(choice.normalize)
+    )
     with whole_folder(folder) as temporary:
         choices = {"output": output, "vectors": vectors}
-        facts = export(open_model(model.folder), "onnx", temporary, **choices)
+        facts = export(loaded, "onnx", temporary, **choices)
         if int8:
             found = _quantize(model, temporary, facts["output"], evaluate, max_length, max_loss)
             facts["int8"] = found

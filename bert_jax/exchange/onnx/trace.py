@@ -151,7 +151,7 @@ def _translate(graph: Graph, equation: Any, values: list[Value]) -> list[Value]:
     if name not in OPERATIONS:
         raise UserError(
             f"The model has the operation {name!r}, which is not translated to ONNX: leave the"
-            " part that has it out, or export the model with to_stablehlo or to_hf."
+            " part that has it out, or export with to_stablehlo or to_hf."
         )
     result = OPERATIONS[name](graph, equation, *values)
     return result if isinstance(result, list) else [result]

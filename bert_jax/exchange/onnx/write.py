@@ -23,11 +23,12 @@ import onnx
 
 from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.huggingface import FAMILIES, tokenizer_files
+from bert_jax.exchange.huggingface import tokenizer_files
 from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.exchange.onnx.graph import Sizes
 from bert_jax.exchange.onnx.trace import make_graph
 from bert_jax.files.errors import UserError
+from bert_jax.formats.huggingface import FAMILIES
 from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.models import make_encoder
 from bert_jax.models.causal_lm import CausalLMModel
@@ -60,29 +61,32 @@ def write(
       loaded: the model.
       folder: an empty folder.
       output: "task" or "vectors"; "": the former, if the model has a trained head.
-      vectors: how sentence vectors are pooled and scaled; None: the mean, as it is.
+      vectors: how sentence vectors are pooled and scaled; None: as the model says, else the mean.
 
     Raises:
       UserError: the model has a part that is not translated, or lacks the head.
     """
     if output and output not in OUTPUTS:
         raise UserError(f"output={output!r} must be one of {', '.join(OUTPUTS)}, or empty.")
-    model = portable_encoder(loaded.config)
-    if not isinstance(model, TransformerConfig):
+    if not isinstance(loaded.model, TransformerConfig):
         raise UserError(
-            f"{loaded.source} is a model of the kind {model.name!r}, which reads the characters of"
-            " words: only Transformers are exported to ONNX."
+            f"{loaded.source} is a model of the kind {loaded.model.name!r}, which reads the"
+            " characters of words: only Transformers are exported to ONNX."
         )
-    head = find_task(loaded.config.task).head or "masked_lm"
-    is_headless = any(path.startswith(f"{head}/") for path in loaded.missing)
+    model: Any = portable_encoder(loaded.config)
+    row = find_task(loaded.config.task)
+    head = row.head or "masked_lm"
+    is_headless = row.embeds or any(path.startswith(f"{head}/") for path in loaded.missing)
     if output == "task" and is_headless:
         raise UserError(
             f"{loaded.source} has no trained head for output='task': fine-tune it first, or export"
             " output='vectors'."
         )
     output = output or ("vectors" if is_headless else "task")
+    vectors = vectors or loaded.sentence_vectors
+    vectors = dataclasses.replace(vectors, pooling=vectors.pooling or "mean")
     if output == "vectors":
-        forward = _vectors(model, vectors or SentenceVectors())
+        forward = _vectors(model, vectors)
         sizes: Sizes = ("batch", "seq")
     else:
         forward, sizes = _task(loaded, model)
@@ -106,7 +110,7 @@ def write(
         "step": loaded.step,
     }
     if output == "vectors":
-        facts["vectors"] = dataclasses.asdict(vectors or SentenceVectors("mean"))
+        facts["vectors"] = dataclasses.asdict(vectors)
     if _has_crf(loaded) and output == "task":
         facts["note"] = "logits are the scores of single tags: decode them with `transitions`"
         facts |= {name: loaded.params[name].tolist() for name in _CRF}
@@ -122,7 +126,7 @@ def _has_crf(loaded: LoadedModel) -> bool:
 
 
 def _inputs(model: EncoderConfig) -> tuple[str, ...]:
-    has_types = getattr(model, "type_vocab_size", 0) > 0
+    has_types = getattr(model, "type_vocab_size", 0) > 1  # one is that of all tokens
     return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))
 
 
@@ -147,13 +151,13 @@ def make_batch(inputs: _Arrays) -> dict[str, jax.Array]:
 
 
 def _vectors(model: EncoderConfig, vectors: SentenceVectors) -> Callable[..., dict[str, jax.Array]]:
-    encoder, pooling = make_encoder(model), vectors.pooling or "mean"
+    encoder = make_encoder(model)
 
     def forward(params: _Arrays, inputs: _Arrays) -> dict[str, jax.Array]:
         batch = make_batch(inputs)
         variables = {"params": unflatten(params)[model.name]}
         encoded: Any = encoder.apply(variables, batch, deterministic=True)
-        pooled = pool(pooling, encoded.hidden, batch)[:, 0]
+        pooled = pool(vectors.pooling, encoded.hidden, batch)[:, 0]
         if vectors.normalize:
             lengths = jnp.sqrt((pooled**2).sum(-1, keepdims=True))
             pooled = pooled / jnp.maximum(lengths, 1e-12)

@@ -68,6 +68,5 @@ def _uses(workdir: str, fills_masks: bool) -> list[str]:
     return [
         f"{command} {first}",
         f"{command} finetune train.csv --model={workdir}",
-        f"{command} convert to_hf {workdir} FOLDER"
-        "  (to_stablehlo if transformers has no such model)",
+        f"{command} convert to_hf {workdir} FOLDER  (to_onnx if transformers has no such model)",
     ]

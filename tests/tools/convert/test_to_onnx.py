@@ -12,7 +12,7 @@ import pytest
 from bert_jax import exchange
 from bert_jax.__main__ import main as run_command
 from bert_jax.config.encoder_fields import TransformerConfig
-from bert_jax.config.encoders import GptConfig, ModernBertConfig
+from bert_jax.config.encoders import ElectraConfig, GptConfig, ModernBertConfig, RobertaConfig
 from bert_jax.config.group import rules
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange.loaded import example_batch, language_model
@@ -52,11 +52,14 @@ ENCODERS = {
     "left to right": {"attention_pattern": "causal", "next_sentence": False},
     "modernbert": {"model": ModernBertConfig(), "attention_window": 2},
     "gpt": {"model": GptConfig()},
+    "roberta": {"model": RobertaConfig()},
+    "electra": {"model": ElectraConfig()},
 }
 # Fields that the forward pass does not read, or that are sizes.
 _TRAINED = {
     *("name", "dropout_rate", "attention_dropout_rate", "initializer", "initializer_range"),
     *("dtype", "prng_impl", "remat_policy", "copy_head", "next_sentence", "attention"),
+    "reads_forward",  # of a phase of training
 }
 # config.head and labels of each head.
 HEADS = {
@@ -272,6 +275,16 @@ def test_what_cannot_be_exported_is_refused(name, make, tmp_path):
     with pytest.raises(UserError, match=message):
         exchange.export(loaded, "onnx", tmp_path / "out", **choices)
     assert not (tmp_path / "out").exists()
+
+
+def test_elmo_is_refused(make, tmp_path):
+    loaded = make()
+    config = TASKS["bidirectional_lm"].default_config()
+    elmo = type(loaded)(**{**vars(loaded), "config": config})
+    with pytest.raises(
+        UserError, match="a run is a model of the kind 'elmo', which reads the char"
+    ):
+        exchange.export(elmo, "onnx", tmp_path / "out")
 
 
 def test_missing_packages_are_named(monkeypatch, make, tmp_path):
