@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from bert_jax.config import model_choices, presets, store
+from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
@@ -152,6 +153,10 @@ def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]
 
     Fields in `explicit` and those of the training keep their values.
     """
+    names = {name.removeprefix("model."): value for name, value in model.items()}
+    # A checkpoint of another program has values for a part of the fields.
+    full = make_encoder_config(names).to_dict()
+    model = {f"model.{name}": value for name, value in full.items()} | dict(model)
     given = [name for name in explicit if name.startswith("model.")]
     if unknown := sorted(name for name in given if name not in model):
         raise UserError(

@@ -96,6 +96,14 @@ def test_fine_tuning_takes_another_kind_of_model_and_what_goes_with_it(gpt):
     assert config.optimizer.learning_rate == 1e-3  # of the file, since it is not the default
 
 
+@pytest.mark.parametrize("name", ["DistilBertModel", "ElectraModel", "RobertaForMaskedLM"])
+def test_fine_tuning_takes_folders_of_other_kinds(save, name):
+    config = finetuning(save(name)[0])
+    assert config.model.name == name.lower().removesuffix("model").removesuffix("formaskedlm")
+    assert (config.model.hidden_size, config.model.max_position_embeddings) == (16, 40)
+    assert config.model.attention == "einsum" and config.optimizer.name == "bert_adam"
+
+
 def test_another_kind_of_model_is_refused_where_fields_do_not_fit(gpt):
     message = "a model of the kind 'gpt', which has no config.model.type_vocab_size: leave it out."
     with pytest.raises(ValueError, match=message):
