@@ -41,7 +41,7 @@ from bert_jax.tasks.task import (
     example_batch,
 )
 from bert_jax.text.lexicon import PHRASE
-from bert_jax.text.tokenization import Tokenizer, count_characters
+from bert_jax.text.tokenization import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,7 +164,7 @@ class PretrainingData(CorpusData):
         if phase is None:
             return dataclasses.replace(task, top_k=min(self.top_k, pieces), num_pieces=pieces)
         if evaluate:
-            task = dataclasses.replace(task, id_characters=count_characters(tokenizer.pieces))
+            task = dataclasses.replace(task, id_characters=tokenizer.piece_lengths())
         max_predictions = phase.max_predictions_per_seq
         if self.data.mode == "dynamic":
             rule = self._masking_rule(tokenizer, phase, evaluate)

@@ -153,6 +153,11 @@ class ByteLevelTokenizer(Tokenizer):
         continues[:1] = False
         return continues
 
+    def piece_lengths(self) -> tuple[int, ...]:
+        """Returns the number of characters that begin in each piece, without spaces."""
+        counts = (0 if piece in self._special else _count(piece) for piece in self.pieces)
+        return tuple(counts)
+
     def character_spans(self, text: str) -> list[tuple[int, int]]:
         text = _LONE_SURROGATE.sub("\ufffd", text)
         spans = []
@@ -273,6 +278,11 @@ class ByteLevelTokenizer(Tokenizer):
                     if found is not None:
                         heapq.heappush(queue, (found, left))
         return [part for part in parts if part]
+
+
+def _count(piece: str) -> int:
+    found = bytes(_BYTES.get(character, 0x20) for character in piece)
+    return sum(byte & 0xC0 != 0x80 and byte not in b" \t\n\v\f\r" for byte in found)
 
 
 def _continues(piece: str) -> bool:

@@ -103,6 +103,10 @@ class Tokenizer:
         """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
         return self.is_continuation[ids]
 
+    def piece_lengths(self) -> tuple[int, ...]:
+        """Returns the number of characters that each piece stands for; see `count_characters`."""
+        return count_characters(self.pieces)
+
     def character_spans(self, text: str) -> list[tuple[int, int]]:
         """Returns the characters [start, stop) of `text` for each id of `encode(text)`.
 

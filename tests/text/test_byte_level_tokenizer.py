@@ -60,6 +60,13 @@ def test_ids_are_the_library_s(pair):
         assert ours.encode(text) == expected.ids, ascii(text)
 
 
+def test_pieces_stand_for_the_characters_of_a_text(pair):
+    ours, _ = pair
+    lengths = ours.piece_lengths()
+    for text in SENTENCES[:3]:
+        assert sum(lengths[i] for i in ours.encode(text)) == len("".join(text.split()))
+
+
 def test_every_character_is_of_the_library_s_kind(pair):
     """All characters of Python's Unicode tables: as a letter, a number, a space or a mark."""
     import unicodedata
