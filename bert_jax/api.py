@@ -153,6 +153,7 @@ def finetune(
     task: str = "",
     workdir: str | os.PathLike = "",
     listener: Listener | None = None,
+    teacher: Model | str | os.PathLike | None = None,
     **values: Any,
 ) -> Model:
     """Fine-tunes a model on a file of labelled examples, and returns the new one.
@@ -170,6 +171,8 @@ def finetune(
         is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
+      teacher: a model or its folder, fine-tuned for the same labels, that the model also learns
+        from; fields `distillation__...` say how. None: the labels alone.
       values: fields of the configuration, with "__" in place of dots: `epochs=2.0`,
         `optimizer__learning_rate=3e-5`, `data__text_b="sentence2"`.
 
@@ -178,7 +181,9 @@ def finetune(
 
     >>> model = bert_jax.finetune("runs/mine", "train.csv", workdir="runs/reviews")
     """
-    folder = model.folder if isinstance(model, Model) else os.fspath(model)
+    folder = _folder(model)
+    if teacher is not None:
+        values["distillation__teacher"] = _folder(teacher)
     train, evaluate = os.fspath(train), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or plans.default_workdir(train)
     if not task or task in plans.TASKS:
@@ -221,13 +226,17 @@ def adapt(
 
     >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
     """
-    folder = model.folder if isinstance(model, Model) else os.fspath(model)
+    folder = _folder(model)
     text, evaluate = os.fspath(text), os.fspath(evaluate or "")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
     given = _dotted(values)
     general = os.fspath(general or "")
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given, general)
     return _carry_out(plan, workdir, listener)
+
+
+def _folder(model: Model | str | os.PathLike) -> str:
+    return model.folder if isinstance(model, Model) else os.fspath(model)
 
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:

@@ -72,6 +72,13 @@ class FinetuningConfig(RunConfig):
                 "head.both_orders=True encodes whole pairs, and config.data.long_texts='windows'"
                 " parts of them: set one of the two to its default."
             )
+        distillation, kind = self.distillation, self.head.problem_type
+        if kind == "regression" and distillation.temperature != 1:
+            raise UserError(
+                f"distillation.temperature={distillation.temperature} divides logits, and"
+                " config.head.problem_type='regression' has none: set"
+                " config.distillation.temperature=1."
+            )
         if self.reinit_layers > self.model.num_layers:
             raise UserError(
                 f"reinit_layers={self.reinit_layers} is above"

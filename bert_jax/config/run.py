@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
+from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
 from bert_jax.config.encoders import BertConfig, ElmoConfig
 from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
@@ -50,6 +51,11 @@ PRETRAINING_METRICS = (
 )
 
 
+def _check_layers(name: str, layers: tuple[Any, ...]) -> None:
+    if not all(type(layer) is int and layer > 0 for layer in layers):
+        raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig(Group):
     """The fields that every run has, with the values of BERT-Base in the paper.
@@ -70,6 +76,9 @@ class RunConfig(Group):
     # rows repeat the table (`tile`; Beltagy et al. 2020, arXiv 2004.05150), or the table is
     # stretched over all rows (`interpolate`, linear); empty: refused. Other positions need nothing.
     extend_positions: str = setting("", choices=("", "tile", "interpolate"))
+    # Layers of `init_from`, from 1, that the layers of the model start from, such as (1, 3, 6): a
+    # smaller model, for distillation; (): all.
+    init_layers: tuple[int, ...] = setting((), check=_check_layers)
     # Seed of initial parameters, order of the data, masks and dropout.
     seed: int = setting(0, minimum=0)
     # Length of training in steps (updates of the parameters).
@@ -101,6 +110,7 @@ class RunConfig(Group):
     log: LogConfig = LogConfig()
     eval: EvalConfig = EvalConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
+    distillation: DistillationConfig = DistillationConfig()
     data: DataConfig | LabelledConfig = DataConfig()
     # What evaluations report; (): everything that the task measures.
     metrics: tuple[str, ...] = setting(())
@@ -181,6 +191,8 @@ class RunConfig(Group):
 
     def check_run(self) -> None:
         """Raises UserError for values of several groups that do not fit together."""
+        if self.init_layers and not self.init_from:
+            raise UserError("init_layers has no effect without config.init_from: set that too.")
         given = [name for name in ("epochs", "examples", "tokens") if getattr(self, name)]
         if len(given) > 1:
             raise UserError(
@@ -196,6 +208,7 @@ class RunConfig(Group):
         schedules = self.optimizer.phase_schedules
         if len(schedules) not in (0, len(self.phase_entries)):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
+        self.distillation.check_model(self.model, self.has_corpus)
         for phase in self.make_phases(0):
             self._check_phase(phase)
         best, known = self.best_metric, ("loss", *self.known_metrics)

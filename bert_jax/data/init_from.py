@@ -94,6 +94,13 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
         "data.vocab": address_of(vocab) or os.path.abspath(vocab),
         "data.lowercase": lowercase,
     }
+    if layers := fields.get("init_layers"):
+        if max(layers) > model["num_layers"]:
+            raise UserError(
+                f"config.init_layers={tuple(layers)}: config.init_from={path} has"
+                f" {model['num_layers']} layers."
+            )
+        found["model.num_layers"] = len(layers)
     if _lacks_special_tokens_only(model["vocab_size"], tokenizer):
         found["model.vocab_size"] = len(tokenizer.pieces)
     if extra := fields.get("data.extra_tokens"):

@@ -205,6 +205,11 @@ def abstract(tree: Any, shardings: Any) -> Any:
     )
 
 
+def put(array: np.ndarray, like: Any) -> jax.Array:
+    """Returns an array that every process has, on the devices in the sharding of `like`."""
+    return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
+
+
 @functools.lru_cache(maxsize=64)  # called for each step
 def local_rows(mesh: Mesh, batch_size: int) -> tuple[int, int]:
     """Returns the rows [start, stop) of a global batch that this process's devices hold."""

@@ -76,6 +76,9 @@ class WithLosses(Task):
             sums |= more
         return sums
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        return self.task.distilled_losses(outputs, teacher, batch, temperature)
+
     def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
         return self.task.answers(outputs, batch)
 

@@ -97,6 +97,17 @@ class Classification(Task):
             values = (logits[..., 0] - labels) ** 2
         return {"task_loss": Sum((values * weights).sum(), weights.sum())}
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """Divergence; of several labels the mean binary one; of a number the squared error."""
+        logits, targets = outputs.logits, teacher.logits
+        if self.kind == "single":
+            values = losses.divergence(logits, targets, temperature)
+        elif self.kind == "multi":
+            values = losses.binary_divergence(logits, targets, temperature).mean(-1)
+        else:
+            values = (logits[..., 0] - targets[..., 0]) ** 2
+        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
+
     def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"logits": outputs.logits}
 
@@ -343,5 +354,6 @@ CLASSIFICATION = TaskRow(
     default_config=defaults.classification,
     head="classifier",
     pools=True,
+    distills=True,
     example=TextExample,
 )

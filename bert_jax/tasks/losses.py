@@ -129,6 +129,34 @@ def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array
     return weighted_sums(name, losses, hits, weights)
 
 
+def weighted_sum(values: jax.Array, weights: jax.Array) -> Sum:
+    """Returns the mean of losses with weights of the same shape."""
+    return Sum((values * weights).sum(), weights.sum())
+
+
+def divergence(logits: jax.Array, teacher: jax.Array, temperature: float = 1.0) -> jax.Array:
+    """T^2 KL(softmax(teacher / T) || softmax(logits / T)) (Hinton et al. 2015, section 2).
+
+    The gradient is that of the cross-entropy with the teacher's probabilities.
+
+    Args:
+      logits: float32[..., classes].
+      teacher: float32[..., classes], the teacher's.
+      temperature: T.
+
+    Returns:
+      float32[...], in nats.
+    """
+    log_probs, log_targets = (jax.nn.log_softmax(x / temperature) for x in (logits, teacher))
+    return temperature**2 * (jnp.exp(log_targets) * (log_targets - log_probs)).sum(-1)
+
+
+def binary_divergence(logits: jax.Array, teacher: jax.Array, temperature: float) -> jax.Array:
+    """`divergence` of two classes with the logits 0 and `logits`, float32[...] -> float32[...]."""
+    pairs = (jnp.stack([jnp.zeros_like(x), x], axis=-1) for x in (logits, teacher))
+    return divergence(*pairs, temperature)
+
+
 def weighted_sums(name: str, losses: jax.Array, hits: jax.Array, weights: jax.Array) -> Sums:
     """Returns `NAME_loss` and `NAME_accuracy` of losses, hits and weights of one shape."""
     total = weights.sum()

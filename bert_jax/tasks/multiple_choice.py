@@ -43,6 +43,10 @@ class MultipleChoice(Task):
     def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
         return losses.classify("task", outputs.logits, batch["labels"], batch["weights"])
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        values = losses.divergence(outputs.logits, teacher.logits, temperature)
+        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
+
     def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"probabilities": jax.nn.softmax(outputs.logits)}
 
@@ -126,5 +130,6 @@ MULTIPLE_CHOICE = TaskRow(
     default_config=defaults.multiple_choice,
     head="classifier",
     pools=True,
+    distills=True,
     example=ChoiceExample,
 )

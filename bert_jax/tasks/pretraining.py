@@ -96,6 +96,18 @@ class Pretraining(Task):
             sums["masked_phrases"] = _masked_phrases(batch)
         return sums
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """The divergences of masked tokens and, where they are predicted, of next sentences."""
+        words = self.model.vocab_size  # without the rows that pad the table
+        tokens = (x.masked_lm_logits[..., :words] for x in (outputs, teacher))
+        values = losses.divergence(*tokens, temperature)
+        sums = {"masked_lm_loss": losses.weighted_sum(values, batch["masked_lm_weights"])}
+        if outputs.next_sentence_logits is not None:
+            pairs = outputs.next_sentence_logits, teacher.next_sentence_logits
+            values, weights = losses.divergence(*pairs, temperature), batch["next_sentence_weights"]
+            sums["next_sentence_loss"] = losses.weighted_sum(values, weights)
+        return sums
+
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
         if not self.top_k:
@@ -245,5 +257,6 @@ PRETRAINING = TaskRow(
     default_config=defaults.pretraining,
     pools=True,
     fills_masks=True,
+    distills=True,
     example=Text,
 )

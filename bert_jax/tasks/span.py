@@ -19,7 +19,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
-from bert_jax.tasks.losses import Sum, Sums, cross_entropy, metric
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy, divergence, metric, weighted_sum
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
 from bert_jax.tasks.task import (
     Answer,
@@ -55,18 +55,8 @@ class SpanTask(Task):
 
         `task_accuracy` is how often both positions are right.
         """
-        start_logits, end_logits, weights = (
-            outputs.start_logits,
-            outputs.end_logits,
-            batch["weights"],
-        )
-        if weights.ndim == 2:  # rows of several examples: an answer is in its own example
-            numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
-            is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
-            start_logits, end_logits = (
-                jnp.where(is_here, logits[:, None], IMPOSSIBLE)
-                for logits in (start_logits, end_logits)
-            )
+        start_logits, end_logits = _logits(outputs, batch)
+        weights = batch["weights"]
         start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
         end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
         losses = (start_losses + end_losses) / 2
@@ -75,8 +65,28 @@ class SpanTask(Task):
             "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
         }
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """The mean of the divergences of the start and of the end."""
+        pairs = zip(_logits(outputs, batch), _logits(teacher, batch), strict=True)
+        start, end = (divergence(*pair, temperature) for pair in pairs)
+        return {"task_loss": weighted_sum((start + end) / 2, batch["weights"])}
+
     def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
         return {"start": outputs.start_logits, "end": outputs.end_logits}
+
+
+def _logits(outputs: SpanOutputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """float32[batch, seq] logits of the start and of the end.
+
+    Of rows with several examples, whose answers are in their own example, [batch, examples, seq].
+    """
+    start, end, weights = outputs.start_logits, outputs.end_logits, batch["weights"]
+    if weights.ndim == 1:
+        return start, end
+    numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
+    is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
+    start, end = (jnp.where(is_here, logits[:, None], IMPOSSIBLE) for logits in (start, end))
+    return start, end
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -217,5 +227,6 @@ SPAN = TaskRow(
     make=SpanData.make,
     default_config=defaults.span,
     head="span",
+    distills=True,
     example=Question,
 )

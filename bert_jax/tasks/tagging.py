@@ -79,6 +79,11 @@ class Tagging(Task):
         weights = batch["is_word"] * weights.max(axis=1, keepdims=True)
         return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
 
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """The divergence of each word's tags; not with a CRF, whose tags depend on each other."""
+        values = losses.divergence(outputs.logits, teacher.logits, temperature)
+        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
+
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
         """The tags of words, with their probabilities; a CRF's are its marginals.
 
@@ -282,5 +287,6 @@ TAGGING = TaskRow(
     make=TaggingData.make,
     default_config=defaults.tagging,
     head="classifier",
+    distills=True,
     example=TaggedExample,
 )

@@ -80,6 +80,21 @@ class Task:
         """
         raise NotImplementedError
 
+    def distilled_losses(
+        self, outputs: Any, teacher: Any, batch: Batch, temperature: float
+    ) -> Sums:
+        """Returns the divergences of the predictions from a teacher's, by the names of `losses`.
+
+        Needed if the task's `TaskRow.distills`. Denominators are those of `losses`.
+
+        Args:
+          outputs: the model's outputs.
+          teacher: those of a teacher of the same task, labels and vocabulary.
+          batch: the batch that `transform` returned.
+          temperature: divisor of the logits of both.
+        """
+        raise NotImplementedError
+
     def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
         """Returns what the host reads from each row, [batch, ...] each; empty if nothing."""
         return {}
@@ -255,6 +270,7 @@ class TaskRow:
       reads_forward: whether the model predicts each token from those before it.
       reads_streams: whether the rows are those of streams, and states are carried between batches.
       embeds: whether the model is trained to give vectors of texts.
+      distills: whether predictions can be compared with a teacher's, `Task.distilled_losses`.
       example: the class of the examples that are predicted; None: requests cannot ask for them.
       as_phase: encoder of a masked language model -> the task that trains its parameters in a phase
         of its run; raises UserError for an encoder that cannot have it. None: phases cannot.
@@ -268,6 +284,7 @@ class TaskRow:
     reads_forward: bool = False
     reads_streams: bool = False
     embeds: bool = False
+    distills: bool = False
     example: type | None = None
     as_phase: Callable[[EncoderConfig], Task] | None = None
 

@@ -13,7 +13,6 @@ In a bucket all this is the same, objects being files: `files/buckets.py` says w
 """
 
 import contextlib
-import dataclasses
 import logging
 import math
 import os
@@ -42,7 +41,7 @@ from bert_jax.training.seals import (
     read_metrics,
     write_checksums,
 )
-from bert_jax.training.state import TrainState
+from bert_jax.training.state import TrainState, join_state, split_state
 
 _FOLDER = "checkpoints"
 _logger = logging.getLogger(__name__)
@@ -107,8 +106,8 @@ class Checkpoints:
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
-        rest = _without_params(state)
-        self._begin_to_save(int(state.step), state.params, meta, metrics, train_state=rest)
+        params, rest = split_state(state)
+        self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
         """Saves imported parameters as step 0.
@@ -278,19 +277,18 @@ class Checkpoints:
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.
         """
-        rest = _without_params(like)
-        self._check_same(step, "params", like.params)
+        params, rest = split_state(like)
+        self._check_same(step, "params", params)
         self._check_same(step, "train_state", rest)
         restored = self._manager.restore(
             step,
             args=ocp.args.Composite(
-                params=ocp.args.StandardRestore(like.params),
+                params=ocp.args.StandardRestore(params),
                 train_state=ocp.args.StandardRestore(rest),
                 meta=ocp.args.JsonRestore(),
             ),
         )
-        state = dataclasses.replace(like, params=restored["params"], **restored["train_state"])
-        return state, restored["meta"]
+        return join_state(restored["params"], restored["train_state"]), restored["meta"]
 
     def restore_params(self, step: int, like: Any) -> Any:
         """Reads the parameters alone, directly into the shardings of `like`.
@@ -373,15 +371,6 @@ def has_checkpoints(workdir: str) -> bool:
 def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
     folder = pathlib.Path(workdir, _FOLDER)
     return [folder / name for name in buckets.names(folder) if name.isdecimal()]
-
-
-def _without_params(state: TrainState) -> dict[str, Any]:
-    fields = {
-        "step": state.step,
-        "opt_state": state.opt_state,
-        "nonfinite_streak": state.nonfinite_streak,
-    }
-    return fields | {"carry": state.carry} if jax.tree.leaves(state.carry) else fields
 
 
 def _free_name(path: pathlib.Path) -> pathlib.Path:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config.run import RunConfig
+from bert_jax.devices.sharding import put
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
 from bert_jax.exchange.loaded import encoder_shapes, vocabulary_params
 from bert_jax.files.errors import UserError
@@ -34,6 +35,7 @@ def initial_params(
     *,
     encoder: str,
     vocab_size: int,
+    layers: Sequence[int] = (),
     reinit: str = "",
     special_tokens: Mapping[int, str] = MappingProxyType({}),
     renew_special_tokens: bool = False,
@@ -48,6 +50,7 @@ def initial_params(
       make_new: returns random parameters of these paths, for heads that `init_from` lacks.
       encoder: top-level name of the encoder's parameters.
       vocab_size: further rows of a table only pad it; they are added as zeros.
+      layers: layers of `init_from`, from 1, that become the run's; (): all.
       reinit: regular expression of the paths of parameters that are random although `init_from`
         has them; empty: none.
       special_tokens: result of `special_tokens`. Tables of `init_from` may lack their rows.
@@ -65,7 +68,7 @@ def initial_params(
       UserError: `init_from` has no parameters, or they do not fit.
     """
     source = open_model(init_from)
-    params = source.trained_params
+    params = _with_layers(source.trained_params, layers, encoder)
     expected = flatten(like)
     known = 0 if renew_special_tokens else source.config.model.vocab_size
     new_words = {index: token for index, token in special_tokens.items() if index >= known}
@@ -76,8 +79,9 @@ def initial_params(
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
-    chosen = {path: _put(params[path], leaf) for path, leaf in expected.items() if path not in new}
-    lines = [f"from the parameters of {source.source}", *extended]
+    chosen = {path: put(params[path], leaf) for path, leaf in expected.items() if path not in new}
+    chosen_layers = f", layers {', '.join(map(str, layers))}" if layers else ""
+    lines = [f"from the parameters of {source.source}{chosen_layers}", *extended]
     if new or new_words:
         tables = {*vocabulary_params(encoder)} & chosen.keys() if new_words else set()
         random = make_new(sorted(new | tables))
@@ -107,6 +111,7 @@ def check_source(config: RunConfig) -> None:
     source = open_model(config.init_from)
     expected = encoder_shapes(model)
     params = {p: x for p, x in source.params.items() if _part(p, model.name) == model.name}
+    params = _with_layers(params, config.init_layers, model.name)
     new_words: Collection[int] = ()
     if source.config.model.vocab_size < model.vocab_size and config.data.vocab:
         tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
@@ -132,6 +137,21 @@ def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
 
 
 # ------------------------------------------------------------------ what fits
+
+
+def _with_layers(params: Arrays, layers: Sequence[int], encoder: str) -> Arrays:
+    """Returns parameters whose layers 0, 1, ... are some of those given; (): all, unchanged."""
+    if not layers:
+        return params
+    found = {}
+    for path, array in params.items():
+        if match := re.match(rf"{encoder}/encoder/layer_(\d+)/(.*)", path):
+            for new, layer in enumerate(layers):
+                if int(match[1]) == layer - 1:
+                    found[f"{encoder}/encoder/layer_{new}/{match[2]}"] = array
+        else:
+            found[path] = array
+    return found
 
 
 def _pad_vocabulary(
@@ -209,10 +229,6 @@ def _set_means(params: Arrays, pieces: Mapping[int, Sequence[int]], encoder: str
             means = [params[path][ids].mean(axis=0) for ids in map(list, pieces.values())]
             params[path] = np.array(params[path])
             params[path][list(pieces)] = means
-
-
-def _put(array: np.ndarray, like: Any) -> jax.Array:
-    return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
 
 
 def _replace_rows(table: jax.Array, new: jax.Array, rows: Sequence[int]) -> jax.Array:

@@ -43,6 +43,7 @@ from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.training.checkpoints import has_checkpoints
 from bert_jax.training.run import Run, make_checked_mesh, make_task_data
+from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
 # Bucket lengths to choose; compiling for one takes as long as some epochs of a small file.
@@ -68,8 +69,8 @@ def open_run(
       log: receives lines of progress while data are prepared.
 
     Raises:
-      UserError: for a mesh, a batch size, an optimizer, a task, a model or data that cannot be
-        used.
+      UserError: for a mesh, a batch size, an optimizer, a task, a model, data or a teacher that
+        cannot be used.
     """
     check_names(config.optimizer)  # invalid settings are reported before long work
     data = make_task_data(config)
@@ -82,6 +83,8 @@ def open_run(
         run = _open_labelled(config, workdir, data, to_train, mesh)
     if losses:
         run = dataclasses.replace(run, losses=losses)
+    if to_train and config.distillation.teacher:
+        run = dataclasses.replace(run, teacher=open_teacher(run))
     _ = run.add_fields  # the encoder may refuse the tokenizer
     run.task_at(run.phases[0])  # and the task
     return run

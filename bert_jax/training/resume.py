@@ -54,6 +54,7 @@ def restore_or_init(
             functools.partial(init_some, task, mesh, key),
             encoder=model.name,
             vocab_size=model.vocab_size,
+            layers=config.init_layers,
             reinit=config.reinitialized_pattern(),
             special_tokens=special_tokens(run.tokenizer),
             renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
@@ -84,6 +85,7 @@ def checkpoint_meta(
         "steps": run.steps,
         "data": run.fingerprint,
         "losses": sorted(run.losses),
+        "teacher": run.teacher.sha256 if run.teacher else "",
         "totals": totals.to_json(),
         "ended_early": ended_early,
         "versions": _versions(),
@@ -118,6 +120,9 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
     if meta.get("losses", []) != sorted(run.losses):
         changed.append(f"losses: {meta.get('losses', [])} -> {sorted(run.losses)}")
+    ours, theirs = run.teacher.sha256 if run.teacher else "", meta.get("teacher", "")
+    if ours != theirs:
+        changed.append(f"weights of the teacher: {theirs[:12] or None} -> {ours[:12] or None}")
     if changed and not run.config.checkpoint.allow_changes:
         raise UserError(
             f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"

@@ -14,15 +14,17 @@ from bert_jax.config.phases import Phase, duration_steps
 from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
+from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
+from bert_jax.tasks.distillation import Distilled, Teacher
 from bert_jax.tasks.task import Task, TaskData
 from bert_jax.text.tokenization import Tokenizer
-from bert_jax.training.state import make_key
+from bert_jax.training.state import abstract_params, make_key
 
 # What a task with such a configuration trains on, and an example of one.
 _NEEDS: dict[type[RunConfig], tuple[str, str]] = {
@@ -48,6 +50,7 @@ class Run:
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
       losses: further losses by name, see `tasks.auxiliary`.
+      teacher: what the model is distilled from; None: it has no teacher, or is evaluated only.
     """
 
     config: RunConfig
@@ -61,6 +64,7 @@ class Run:
     evaluation: tuple[tuple[Rows, ...], ...]
     fingerprint: str
     losses: Mapping[str, LossFunction] = dataclasses.field(default_factory=dict)
+    teacher: Teacher | None = None
 
     @property
     def steps(self) -> int:
@@ -99,9 +103,24 @@ class Run:
             if phase.task and not evaluate:
                 return make_phase_task(self.config, phase.task)
             task = self.data.make_task(self.model, self.tokenizer, phase, evaluate)
-            return add_losses(task, self.losses) if self.losses else task
+            task = add_losses(task, self.losses) if self.losses else task
+            return self.teacher.teach(task) if self.teacher and not evaluate else task
 
         return make
+
+    @functools.cached_property
+    def constants(self) -> dict[str, Any]:
+        """Collections of the model, on the devices, that training reads and does not change."""
+        if self.teacher is None:
+            return {}
+        params = self.teacher.params
+        where = flatten(self.abstract_constants["teacher"])
+        return {"teacher": unflatten({p: sharding.put(params[p], where[p]) for p in where})}
+
+    @property
+    def abstract_constants(self) -> dict[str, Any]:
+        """Shapes, dtypes and shardings of `constants`; the rules are those of their own models."""
+        return {"teacher": abstract_params(self.teacher.task, self.mesh)} if self.teacher else {}
 
     def training_rows(self, phase: Phase) -> Rows:
         """Returns the rows that a phase trains on."""
@@ -146,10 +165,14 @@ class Run:
 def flops_per_token(task: Task, sequence_length: int) -> float:
     """Returns the FLOPs of a training step per position, for rows of this length.
 
-    Counts only large matmuls; the backward pass has twice the FLOPs of the forward pass.
+    Counts only large matmuls; the backward pass has twice the FLOPs of the forward pass, and a
+    teacher has none.
     """
     encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
-    return 3 * (encoder + task.head_flops_per_token())
+    flops = 3 * (encoder + task.head_flops_per_token())
+    if isinstance(task, Distilled):
+        flops += flops_per_token(task.teacher, sequence_length) / 3
+    return flops
 
 
 def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData:

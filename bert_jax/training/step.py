@@ -15,10 +15,9 @@ The functions are pure; `make_train_step` jits the first for a phase of a run.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -34,6 +33,8 @@ from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
+
+NO_CONSTANTS: Mapping[str, Any] = {}
 
 
 @flax.struct.dataclass
@@ -59,6 +60,7 @@ def train_step(
     state: TrainState,
     batch: Batch,
     keys: Mapping[str, jax.Array],
+    constants: Mapping[str, Any] = NO_CONSTANTS,
     *,
     task: Task,
     tx: optax.GradientTransformation,
@@ -70,11 +72,11 @@ def train_step(
 
     Args:
       state: the state before.
-      batch, keys, task, steps, num_microbatches: see `compute_gradient`.
+      batch, keys, constants, task, steps, num_microbatches: see `compute_gradient`.
       tx, nonfinite_limit: see `apply_gradient`.
     """
     gradient = compute_gradient(
-        state, batch, keys, task=task, steps=steps, num_microbatches=num_microbatches
+        state, batch, keys, constants, task=task, steps=steps, num_microbatches=num_microbatches
     )
     return apply_gradient(state, *gradient, tx=tx, nonfinite_limit=nonfinite_limit)
 
@@ -83,6 +85,7 @@ def compute_gradient(
     state: TrainState,
     batch: Batch,
     keys: Mapping[str, jax.Array],
+    constants: Mapping[str, Any] = NO_CONSTANTS,
     *,
     task: Task,
     steps: int = 1,
@@ -96,6 +99,8 @@ def compute_gradient(
       state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
       batch: the global batch.
       keys: "dropout" and "masking"; the number of the step is folded into them.
+      constants: collections of the model beside "params", which get no gradient; see
+        `Run.constants`.
       task: decides model, masks and losses.
       steps: training steps in total.
       num_microbatches: number of parts that the batch is split into.
@@ -109,12 +114,17 @@ def compute_gradient(
             task, model, state.params, batch, dropout_key, num_microbatches
         )
         return grads, sums, state.carry
+
+    def apply(params, part, key):
+        variables = {"params": params, **constants}
+        return model.apply(variables, part, deterministic=False, rngs={"dropout": key})
+
     denominators = {}
     if num_microbatches > 1:
-        denominators = _denominators(task, model, state.params, batch, dropout_key)
+        denominators = _denominators(task, apply, state.params, batch, dropout_key)
 
     def loss_of_part(params, part, key):
-        outputs = model.apply({"params": params}, part, deterministic=False, rngs={"dropout": key})
+        outputs = apply(params, part, key)
         sums = task.losses(outputs, part)
         return _loss(sums, denominators), (sums, carry_of(outputs))
 
@@ -189,16 +199,13 @@ def _cached_gradient(
 
 
 def _denominators(
-    task: Task, model: nn.Module, params: Any, batch: Batch, key: jax.Array
+    task: Task, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array
 ) -> dict[str, jax.Array]:
-    """Returns the denominators of the losses of the whole batch, without applying the model.
+    """Returns the denominators of the losses of the whole batch, without computing its outputs.
 
     They are computed from constant outputs, and are NaN if other constants give others, which then
     depend on the outputs. XLA removes all that only the numerators need.
     """
-
-    def apply(params, batch, key):
-        return model.apply({"params": params}, batch, deterministic=False, rngs={"dropout": key})
 
     def denominators_for(value):
         def fill(like):
@@ -303,7 +310,7 @@ def eval_step(
 
 @dataclasses.dataclass(frozen=True)
 class TrainStep:
-    """The jitted `train_step`: (state, batch, keys) -> (state, metrics).
+    """The jitted `train_step`: (state, batch, keys, constants) -> (state, metrics).
 
     It is one program for each shape of a batch. Labelled files have batches of several lengths;
     there the half that does not depend on the length is a program of its own, compiled once.
@@ -317,16 +324,23 @@ class TrainStep:
     second: Any = None
 
     def __call__(
-        self, state: TrainState, batch: Mapping[str, jax.Array], keys: Mapping[str, jax.Array]
+        self,
+        state: TrainState,
+        batch: Mapping[str, jax.Array],
+        keys: Mapping[str, jax.Array],
+        constants: Mapping[str, Any] = NO_CONSTANTS,
     ) -> tuple[TrainState, StepMetrics]:
-        results = self.first(state, batch, keys)
+        results = self.first(state, batch, keys, constants)
         return self.second(state, *results) if self.second else results
 
-    def programs(self, state: TrainState, batch: Any, keys: Any) -> Iterator[tuple[Any, tuple]]:
+    def programs(
+        self, state: TrainState, batch: Any, keys: Any, constants: Any = NO_CONSTANTS
+    ) -> Iterator[tuple[Any, tuple]]:
         """Yields each program and its arguments, to be lowered; all are shapes with shardings."""
-        yield self.first, (state, batch, keys)
+        arguments = state, batch, keys, constants
+        yield self.first, arguments
         if self.second:
-            grads, sums, carry = jax.eval_shape(self.first, state, batch, keys)
+            grads, sums, carry = jax.eval_shape(self.first, *arguments)
             where = jax.tree.map(lambda leaf: leaf.sharding, state)
             grads = sharding.abstract(grads, where.params)
             sums = sharding.abstract(sums, where.step)  # replicated

@@ -162,7 +162,7 @@ def train_phase(
     with Prefetcher(lambda: training_batches(run, phase, step)) as batches:
         for batch in batches:
             # -------------------------------------------------------- step
-            state, step_metrics = train_step(state, batch, keys)
+            state, step_metrics = train_step(state, batch, keys, run.constants)
             step += 1
             reporter.push(step, step_metrics, batches.waited, batch["input_ids"].shape)
             stopping = stop.is_set(step)

@@ -10,12 +10,14 @@ import optax
 import pytest
 
 from bert_jax.config import defaults
+from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.groups import HeadConfig
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
 from bert_jax.tasks.class_loss import ClassLoss
 from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.distillation import Distilled
 from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.training.state import init_params, init_state, parameter_rules
@@ -27,6 +29,7 @@ CAUSAL = dataclasses.replace(MODEL, attention_pattern="causal", pad_vocab_to_mul
 MIX = HeadConfig(layers="mix_with_embeddings", pool="mean", lm_weight=1.0)
 NO_DROPOUT = {"num_layers": 1, "dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 PRETRAINING = make_task(**NO_DROPOUT)
+TEACHER = dataclasses.replace(PRETRAINING.model, hidden_size=24)
 COPYING = make_task(next_sentence=False, copy_head=True, **NO_DROPOUT)
 
 
@@ -67,7 +70,29 @@ CASES = {
         Classification(MODEL, "single", 3, class_loss=ClassLoss((0.2, 1.0, 9.0), 0.1)),
         make_texts(),
     ),
+    "distilled": (
+        Distilled(
+            PRETRAINING.model,
+            PRETRAINING,
+            dataclasses.replace(PRETRAINING, model=TEACHER),
+            DistillationConfig(
+                teacher="runs/teacher",
+                temperature=2.0,
+                hidden_weight=1.0,
+                layer_map=((0, 1), (1, 1)),
+                relation_weight=1.0,
+                relation_layer=1,
+                relation_heads=4,
+            ),
+        ),
+        make_batch(8),
+    ),
 }
+# jax sorts the names.
+DISTILLED = (
+    *("masked_lm_mixed_loss", "next_sentence_mixed_loss"),
+    *("weighted_hidden_loss", "weighted_relation_loss"),
+)
 
 
 def random_params(task):
@@ -79,13 +104,19 @@ def random_params(task):
 def gradient_of(task, batch, num_microbatches=1, mesh_shape=(1, 1, 1)):
     """(gradient, metrics) of the real training step, which keeps the parameters."""
     mesh, params, key = make_mesh(*mesh_shape), random_params(task), jax.random.key(0)
+    constants = {}
+    if isinstance(task, Distilled):
+        where = sharding.parameter_shardings(
+            mesh, parameter_rules(task.teacher), teacher := random_params(task.teacher)
+        )
+        constants = {"teacher": jax.device_put(teacher, where)}
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
     where = sharding.parameter_shardings(mesh, parameter_rules(task), params)
     state = init_state(task, tx, mesh, key, jax.device_put(params, where))
     step = functools.partial(train_step, task=task, tx=tx, num_microbatches=num_microbatches)
     step = jax.jit(functools.partial(sharding.on_mesh(mesh, step)))
     batch = sharding.shard_batch(mesh, batch, len(batch["example_ids"]), 0)
-    state, metrics = step(state, batch, {"dropout": key, "masking": key})
+    state, metrics = step(state, batch, {"dropout": key, "masking": key}, constants)
     return jax.device_get(state.opt_state[0].trace), jax.device_get(metrics)
 
 
@@ -113,6 +144,7 @@ def assert_close(tree, other, **tolerance):
         ("copy_head", ("masked_lm_loss",)),
         ("head_losses", ("mix_l2_loss", "task_loss", "weighted_lm_loss")),
         ("class_weights", ("task_loss",)),
+        ("distilled", DISTILLED),
     ],
 )
 def test_the_gradient_is_the_same_in_microbatches_on_a_mesh(name, names):

@@ -9,6 +9,7 @@
 | scores do not depend on batches, padding or devices; frozen and new layers | test_finetuning |
 | heads with LSTMs, causal models and GPT, on meshes | test_finetuning_heads |
 | messages about settings, files and folders | test_finetuning_errors |
+| a teacher: whole runs, every task, another program's; refused | test_distillation |
 | ELMo: phases, resumption, a tagger on the frozen encoder | test_elmo_runs |
 | initial parameters: taken over, new, refused | test_initial |
 | phrases as units of masking, resumption bit for bit | test_phrases |

@@ -28,7 +28,7 @@ TABLE = "bert/embeddings/word_embeddings/embedding"
 CLASSIFIER = {"classifier__kernel": (16, 3), "classifier__bias": (3,)}
 
 
-def start(workdir, config=None, task=None, extend_positions=""):
+def start(workdir, config=None, task=None, layers=(), extend_positions=""):
     """Returns the initial parameters by path, their shardings, random ones, and the lines."""
     config = config or store.load(str(workdir))
     task = task or make_pretraining(config.model, config.model.next_sentence)
@@ -41,6 +41,7 @@ def start(workdir, config=None, task=None, extend_positions=""):
         encoder="bert",
         vocab_size=config.model.vocab_size,
         extend_positions=extend_positions,
+        layers=layers,
     )
     shardings = {path: leaf.sharding for path, leaf in flatten(like).items()}
     return flatten(params), shardings, random_ones, lines
@@ -55,6 +56,30 @@ def test_initial_params_of_a_run_bit_for_bit(make_workdir, random_params):
         np.testing.assert_array_equal(array, expected[name])
         assert array.sharding == shardings[name]
     assert lines == (f"from the parameters of {workdir}, step 7",)
+
+
+def test_some_layers_of_a_larger_model(make_workdir, random_params):
+    config = store.load(str(workdir := make_workdir(model__num_layers=3)))
+    expected = random_params(config)
+    params, *_, lines = start(workdir, config.replace({"model.num_layers": 2}), layers=(1, 3))
+    assert lines == (f"from the parameters of {workdir}, step 7, layers 1, 3",)
+    taken = {path.replace("layer_1", "layer_2"): array for path, array in params.items()}
+    assert taken.keys() == {path for path in expected if "layer_1" not in path}
+    for path, array in taken.items():
+        np.testing.assert_array_equal(array, expected[path])
+
+    changes = {"init_from": str(workdir), "phases": ((16, 1.0),)}
+    values = defaults.pretraining().replace(changes).to_dict()
+    resolved = resolve({**values, "init_layers": (1, 3)}, ())
+    assert resolved.model.num_layers == 2
+    for layers, message in (
+        ((1, 4), r"init_layers=\(1, 4\): config.init_from=.* has 3 layers"),
+        ((0,), r"init_layers=\(0,\) are no numbers of layers, such as \(1, 3, 6\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            resolve({**values, "init_layers": layers}, ())
+    with pytest.raises(ValueError, match="init_layers has no effect without config.init_from"):
+        defaults.pretraining().replace({"init_layers": (1, 2)})
 
 
 def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):

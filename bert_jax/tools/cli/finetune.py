@@ -3,6 +3,7 @@
     python -m bert_jax finetune train.csv --model=MODEL
     python -m bert_jax finetune train.csv --model=MODEL --evaluate=dev.csv --workdir=DIR
     python -m bert_jax finetune train.conll --model=MODEL --config.epochs=5
+    python -m bert_jax finetune train.csv --model=SMALL --teacher=runs/large
 
 The file is a table (CSV, TSV, JSON lines) with a column of texts and one of labels, words with tags
 (CoNLL, JSON lines), questions (SQuAD), or pairs of texts to embed (anchor, positive). Its task,
@@ -23,6 +24,7 @@ FLAGS = (
     MODEL,
     Flag("evaluate", "", "File to evaluate on (default: a tenth of the training file)."),
     Flag("task", "", "classification, regression, ... (default: what the file is for)."),
+    Flag("teacher", "", "Model fine-tuned on the same labels to distill (config.distillation)."),
     Flag("workdir", "", "Folder of the run (default: runs/ and the name of the file)."),
     CACHE,
     TRACKERS,
@@ -38,9 +40,10 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.training.open import open_run
 
     workdir = flags.workdir or default_workdir(flags.train)
-    plan = plan_finetuning(
-        flags.model, flags.train, flags.evaluate, flags.task, workdir, flags.overrides
-    )
+    given = dict(flags.overrides)
+    if flags.teacher:
+        given["distillation.teacher"] = flags.teacher
+    plan = plan_finetuning(flags.model, flags.train, flags.evaluate, flags.task, workdir, given)
     print(*plan.lines, sep="\n", flush=True)
     findings = (*check_labelled(open_run(plan.config, workdir)), *check_rate(plan.config))
     for finding in findings:

@@ -31,6 +31,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, flops_per_token, make_task_data
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import make_train_step
+from bert_jax.training.teacher import open_teacher
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # Steps of a run that knows its length only with its data. They are constants of the programs,
@@ -92,6 +93,8 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
         evaluation=(),
         fingerprint="",
     )
+    if config.distillation.teacher:
+        run = dataclasses.replace(run, teacher=open_teacher(run))
     _ = run.add_fields  # the encoder may refuse the tokenizer
     run.task_at(run.phases[0])  # and the task
     return run
@@ -140,9 +143,11 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
         "optimizer": bytes_of(state.opt_state),
         "batch": bytes_of(batch),
     }
+    if constants := run.abstract_constants:
+        sizes["teacher"] = bytes_of(constants)
     flops = flops_per_token(run.task_at(phase), length) * rows * length
     parts = run.config.num_microbatches(rows)
-    (first, arguments), *second = step.programs(state, batch, keys)
+    (first, arguments), *second = step.programs(state, batch, keys, constants)
     name = "gradient" if second else "step"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
     for program, arguments in second:

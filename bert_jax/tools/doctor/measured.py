@@ -126,7 +126,7 @@ class Workbench:
         started = time.perf_counter()
         programs = [
             program.lower(*arguments).compile()
-            for program, arguments in step.programs(state, batch, self._keys)
+            for program, arguments in step.programs(state, batch, self._keys, run.constants)
         ]
         peak = peak_of_program(programs[0])
         for second in programs[1:]:
@@ -155,7 +155,7 @@ class Workbench:
         seconds = []
         for _ in range(self._steps + 1):
             started = time.perf_counter()
-            state, metrics = step(state, batch, self._keys)
+            state, metrics = step(state, batch, self._keys, self._run.constants)
             jax.block_until_ready((state, metrics))
             seconds.append(time.perf_counter() - started)
         scaled = statistics.median(seconds[1:]) * shape.rows / rows  # the first is not counted

@@ -151,7 +151,8 @@ def _still_falls(losses: Sequence[float]) -> bool:
 def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any]) -> Outcome:
     metric, predictions = run.data.metrics[0], evaluation.predictions
     rows = [row for row in metrics.read_metrics(run.workdir) if row["split"] == "train"]
-    losses = [row["loss"] for row in rows if row["step"] <= step and row.get("loss") is not None]
+    name = "task_loss" if run.teacher else "loss"  # of the labels, as the held-out loss
+    losses = [row[name] for row in rows if row["step"] <= step and row.get(name) is not None]
     counts = class_counts(run.data, examples, predictions)
     gold = [name for name, count in counts.items() if count.gold]
     return Outcome(

@@ -85,6 +85,8 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
     train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
     if not train or metric.startswith(_GENERAL):
         return []
+    if metric == "loss" and run.config.distillation.teacher:
+        return []
     pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
     chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
     unigram = Level("unigram entropy", train["unigram_entropy"])

@@ -1,0 +1,334 @@
+"""What a student learns of a teacher, against formulas in numpy and against layers read otherwise.
+
+That gradients of microbatches on a mesh add up is a case of test_auxiliary.
+"""
+
+import dataclasses
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.config.distillation import DistillationConfig
+from bert_jax.models import make_encoder
+from bert_jax.models.task_heads import IMPOSSIBLE, SpanOutputs
+from bert_jax.tasks import losses
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.distillation import PROJECTION, Distilled, EncoderTask, relation_loss
+from bert_jax.tasks.losses import loss_names
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.tagging import Tagging
+from bert_jax.training.state import init_params
+from tests.tasks.test_auxiliary import make_choices, random_params
+from tests.tiny import make_batch, make_model, make_task
+
+NO_DROPOUT = {"dropout_rate": 0.0, "attention_dropout_rate": 0.0}
+STUDENT = make_model(num_layers=1, **NO_DROPOUT)
+TEACHER = make_model(num_layers=2, hidden_size=24, num_heads=4, **NO_DROPOUT)
+EVERYTHING = DistillationConfig(
+    teacher="runs/teacher",
+    weight=0.25,
+    temperature=2.0,
+    hidden_weight=3.0,
+    layer_map=((0, 0), (1, 2)),
+    relation_weight=0.5,
+    relation_layer=1,
+    relation_heads=8,
+)
+
+
+def softmax(x):
+    x = np.exp(x - x.max(-1, keepdims=True))
+    return x / x.sum(-1, keepdims=True)
+
+
+def kl(teacher, student):
+    return (teacher * (np.log(teacher) - np.log(student))).sum(-1)
+
+
+def soft(logits, teacher, temperature):
+    """T^2 KL(teacher || student) in double precision."""
+    logits, teacher = (np.asarray(x, np.float64) / temperature for x in (logits, teacher))
+    return temperature**2 * kl(softmax(teacher), softmax(logits))
+
+
+# ------------------------------------------------------------------ predictions
+
+
+def draw(*shape, seed=0):
+    return np.random.default_rng(seed).normal(0, 2, shape).astype(np.float32)
+
+
+def outputs_like(**shapes):
+    """The outputs of a student and of a teacher with random logits of these shapes."""
+    return [
+        SimpleNamespace(**{name: jnp.asarray(draw(*shapes[name], seed=seed)) for name in shapes})
+        for seed in (1, 2)
+    ]
+
+
+WEIGHTS = np.array([1, 0, 1], np.float32)
+
+
+@pytest.mark.parametrize("kind", ["single", "multi", "regression"])
+def test_of_classes_labels_and_numbers(kind):
+    task = Classification(STUDENT, kind, 1 if kind == "regression" else 4)
+    student, teacher = outputs_like(logits=(3, task.num_classes))
+    found = task.distilled_losses(student, teacher, {"weights": WEIGHTS}, 2.0)["task_loss"]
+    x, y = np.float64(student.logits), np.float64(teacher.logits)
+    if kind == "single":
+        values = soft(x, y, 2.0)
+    elif kind == "multi":
+        p, q = (1 / (1 + np.exp(-z / 2.0)) for z in (y, x))
+        values = 4.0 * (p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean(-1)
+    else:
+        values = (x - y)[:, 0] ** 2
+    np.testing.assert_allclose(found.numerator, values[0] + values[2], rtol=1e-5)
+    assert found.denominator == 2
+
+
+def test_of_tags_and_of_choices():
+    """Choices that are padding have no probability, and rows of padding no weight."""
+    weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+    student, teacher = outputs_like(logits=(2, 3, 5))
+    found = Tagging(STUDENT, 5).distilled_losses(student, teacher, {"weights": weights}, 1.0)
+    expected = (soft(student.logits, teacher.logits, 1.0) * weights).sum()
+    np.testing.assert_allclose(found["task_loss"].numerator, expected, rtol=1e-5)
+    assert found["task_loss"].denominator == 3
+
+    student, teacher = outputs_like(logits=(3, 4))
+    expected = soft(student.logits[::2, :3], teacher.logits[::2, :3], 3.0).sum()
+    for outputs in (student, teacher):
+        outputs.logits = outputs.logits.at[:, 3].set(IMPOSSIBLE).at[1].set(IMPOSSIBLE)
+    found = MultipleChoice(STUDENT).distilled_losses(student, teacher, {"weights": WEIGHTS}, 3.0)
+    np.testing.assert_allclose(found["task_loss"].numerator, expected, rtol=1e-5)
+
+
+def test_of_spans_also_of_several_examples_in_a_row():
+    task = SpanTask(STUDENT)
+    both = [
+        SpanOutputs(jnp.asarray(draw(2, 6, seed=s)), jnp.asarray(draw(2, 6, seed=s + 9)), None)  # type: ignore
+        for s in (1, 2)
+    ]
+    example_ids = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 0, 0]], np.int32)
+    single = {"weights": np.ones(2, np.float32), "example_ids": example_ids}
+    packed = single | {"weights": np.array([[1, 1], [1, 0]], np.float32)}
+
+    def expected(row, here):
+        pairs = [(x.start_logits[row, here], x.end_logits[row, here]) for x in both]
+        return sum(soft(a, b, 2.0) for a, b in zip(*pairs, strict=True)) / 2
+
+    found = task.distilled_losses(*both, single, 2.0)["task_loss"]
+    np.testing.assert_allclose(found.numerator, sum(expected(r, slice(6)) for r in (0, 1)), 1e-5)
+    found = task.distilled_losses(*both, packed, 2.0)["task_loss"]
+    whole = expected(0, slice(3)) + expected(0, slice(3, 5)) + expected(1, slice(4))
+    np.testing.assert_allclose(found.numerator, whole, rtol=1e-5)
+    assert found.denominator == 3
+
+
+def test_of_masked_tokens_and_next_sentences():
+    """Without the rows that pad the table, whose logits are the lowest number."""
+    task = make_task(**NO_DROPOUT)
+    student, teacher = outputs_like(masked_lm_logits=(2, 3, 70), next_sentence_logits=(2, 1, 2))
+    for outputs in (student, teacher):
+        lowest = jnp.finfo(jnp.float32).min
+        outputs.masked_lm_logits = outputs.masked_lm_logits.at[..., 64:].set(lowest)
+    weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+    batch = {"masked_lm_weights": weights, "next_sentence_weights": np.ones((2, 1), np.float32)}
+    found = task.distilled_losses(student, teacher, batch, 0.5)
+    values = soft(student.masked_lm_logits[..., :64], teacher.masked_lm_logits[..., :64], 0.5)
+    np.testing.assert_allclose(
+        found["masked_lm_loss"].numerator, (values * weights).sum(), rtol=1e-5
+    )
+    values = soft(student.next_sentence_logits, teacher.next_sentence_logits, 0.5)
+    np.testing.assert_allclose(found["next_sentence_loss"].numerator, values.sum(), rtol=1e-5)
+    student.next_sentence_logits = None
+    assert list(task.distilled_losses(student, teacher, batch, 0.5)) == ["masked_lm_loss"]
+
+
+def test_the_gradient_is_the_difference_of_the_probabilities_times_the_temperature():
+    logits, teacher = draw(5, seed=1), draw(5, seed=2)
+    gradient = jax.grad(lambda x: losses.divergence(x, teacher, 3.0))(logits)
+    expected = 3.0 * (softmax(logits / 3.0) - softmax(teacher / 3.0))
+    np.testing.assert_allclose(gradient, expected, atol=1e-6)
+
+
+# ------------------------------------------------------------------ layers
+
+
+def test_relations_are_within_an_example_and_split_into_their_own_heads():
+    example_ids = np.array([[1, 1, 2, 2, 2, 0]], np.int32)
+    student, teacher = draw(1, 6, 8, seed=1), draw(1, 6, 12, seed=2)
+    found = relation_loss(jnp.asarray(student), jnp.asarray(teacher), example_ids, 4)[0]
+    for here in (slice(0, 2), slice(2, 5)):
+        relations = []
+        for x in (teacher, student):
+            size = x.shape[-1] // 4
+            heads = [np.float64(x[0, here, i * size : (i + 1) * size]) for i in range(4)]
+            relations.append(np.stack([softmax(h @ h.T / np.sqrt(size)) for h in heads]))
+        np.testing.assert_allclose(found[here], kl(*relations).mean(0), rtol=1e-4, atol=1e-6)
+
+
+def make_distilled(student=STUDENT, teacher=TEACHER, config=EVERYTHING):
+    task = Classification(student, "single", 3)
+    return Distilled(student, task, dataclasses.replace(task, model=teacher), config)
+
+
+def labelled_batch(rows=4):
+    batch = make_batch(rows)
+    names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
+    labels = {"labels": np.arange(rows) % 3, "weights": np.ones(rows, np.float32)}
+    return {name: batch[name] for name in names} | labels
+
+
+def run_both(task, batch, params=None, teacher=None):
+    """Random parameters of both models, and their outputs."""
+    params = random_params(task) if params is None else params
+    teacher = random_params(task.teacher) if teacher is None else teacher
+    variables = {"params": params, "teacher": teacher}
+    return variables, jax.jit(task.make_model().apply)(variables, batch)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"norm_place": "pre", "remat": True, "positions": "rotary", "query_key_norm": True}],
+    ids=["post", "pre"],
+)
+def test_the_layers_are_those_of_the_models(changes):
+    """Compared with the hidden states that the encoder returns, and products by hand."""
+    student, teacher = (dataclasses.replace(model, **changes) for model in (STUDENT, TEACHER))
+    config = dataclasses.replace(EVERYTHING, layer_map=((0, 1), (1, 2)), relation_layer=2)
+    task, batch = make_distilled(student, teacher, config), labelled_batch()
+    variables, outputs = run_both(task, batch)
+    states = []
+    for name, model in (("params", student), ("teacher", teacher)):
+        encoder = {"params": variables[name]["bert"]}
+        encoded = make_encoder(model).apply(encoder, batch, keep_all=True)
+        states.append([np.asarray(x) for x in encoded.all_hidden])
+    (ours, theirs), kernel = states, variables["params"][PROJECTION]["kernel"]
+    expected = [(ours[0] @ kernel, theirs[1]), (ours[1] @ kernel, theirs[2])]
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        list(outputs.hidden),
+        expected,
+    )
+    for number, name in enumerate(("query", "key", "value")):
+        for side, (tree, hidden) in enumerate(
+            ((variables["params"], ours[0]), (variables["teacher"], theirs[1]))
+        ):
+            block = tree["bert"]["encoder"][f"layer_{side}"]["attention"]
+            if changes:
+                scale, bias = block["layer_norm"]["scale"], block["layer_norm"]["bias"]
+                centred = hidden - hidden.mean(-1, keepdims=True)
+                hidden = centred / np.sqrt((centred**2).mean(-1, keepdims=True)) * scale + bias
+            by_hand = hidden @ block[name]["kernel"] + block[name]["bias"]
+            np.testing.assert_allclose(
+                outputs.relations[number][side], by_hand, rtol=1e-3, atol=1e-3
+            )
+
+
+def test_the_losses_are_weighted_and_the_parts_are_reported():
+    task, batch = make_distilled(), labelled_batch()
+    _, outputs = run_both(task, batch)
+    sums = task.losses(outputs, batch)
+    names = ("task_mixed_loss", "weighted_hidden_loss", "weighted_relation_loss")
+    assert loss_names(sums) == names
+    plain = task.task.losses(outputs.student, batch)
+    assert sums["task_loss"].numerator == plain["task_loss"].numerator
+    assert sums["task_accuracy"] == plain["task_accuracy"]
+    distilled = sums["task_distilled_loss"].numerator
+    logits = outputs.student.logits, outputs.teacher.logits
+    np.testing.assert_allclose(distilled, soft(*logits, 2.0).sum(), rtol=1e-5)
+    mixed = 0.75 * plain["task_loss"].numerator + 0.25 * distilled
+    np.testing.assert_allclose(sums["task_mixed_loss"].numerator, mixed, rtol=1e-6)
+    assert sums["task_mixed_loss"].denominator == plain["task_loss"].denominator
+    is_token = batch["example_ids"] > 0
+    squares = sum(np.square(np.subtract(*pair)).mean(-1) for pair in outputs.hidden)
+    for name, values, weight in (
+        ("hidden_loss", squares, 3.0),
+        (
+            "relation_loss",
+            sum(relation_loss(*pair, batch["example_ids"], 8) for pair in outputs.relations),
+            0.5,
+        ),
+    ):
+        total = np.asarray(values)[is_token].sum()
+        np.testing.assert_allclose(sums[name].numerator, total, rtol=1e-5)
+        np.testing.assert_allclose(sums[f"weighted_{name}"].numerator, weight * total, rtol=1e-5)
+        assert sums[name].denominator == sums[f"weighted_{name}"].denominator == is_token.sum()
+
+
+def test_a_student_that_equals_its_teacher_has_no_loss_and_no_gradient():
+    config = dataclasses.replace(EVERYTHING, weight=1.0, layer_map=((0, 0), (1, 1), (2, 2)))
+    config = dataclasses.replace(config, relation_layer=2)
+    task, batch = make_distilled(TEACHER, TEACHER, config), labelled_batch()
+    params = random_params(task)
+    assert PROJECTION not in params
+
+    def loss(params, teacher):
+        variables = {"params": params, "teacher": teacher}
+        sums = task.losses(task.make_model().apply(variables, batch), batch)
+        return sum(sums[name].numerator for name in loss_names(sums))
+
+    value, gradient = jax.jit(jax.value_and_grad(loss))(params, params)
+    np.testing.assert_allclose(value, 0, atol=1e-5)
+    for leaf in jax.tree.leaves(gradient):
+        np.testing.assert_allclose(leaf, 0, atol=1e-4)
+
+
+def test_the_gradient_does_not_reach_the_teacher():
+    task, batch = make_distilled(), labelled_batch()
+    variables, _ = run_both(task, batch)
+
+    def loss(variables):
+        sums = task.losses(task.make_model().apply(variables, batch), batch)
+        return sum(sums[name].numerator for name in loss_names(sums))
+
+    gradients = jax.jit(jax.grad(loss))(variables)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(gradients["teacher"]))
+    assert gradients["params"][PROJECTION]["kernel"].any()
+
+
+def test_a_teacher_without_a_head_teaches_its_layers_also_of_choices():
+    config = dataclasses.replace(EVERYTHING, weight=0.0, temperature=1.0)
+    task = Distilled(STUDENT, MultipleChoice(STUDENT), EncoderTask(TEACHER), config)
+    batch = make_choices()
+    _, outputs = run_both(task, batch)
+    sums = task.losses(outputs, batch)
+    assert loss_names(sums) == ("task_loss", "weighted_hidden_loss", "weighted_relation_loss")
+    assert sums["hidden_loss"].denominator == (batch["example_ids"] > 0).sum()
+
+
+def test_the_student_starts_as_it_does_without_a_teacher():
+    task, key = make_distilled(), jax.random.key(3)
+    alone, both = (jax.jit(lambda key, t=t: init_params(t, key))(key) for t in (task.task, task))
+    assert both.pop(PROJECTION)["kernel"].shape == (16, 24)
+    jax.tree.map(np.testing.assert_array_equal, both, alone)
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    "changes, message",
+    [
+        ({"weight": 1.5}, "weight=1.5 must be at most 1"),
+        ({"weight": 0.0}, "teacher='t' has no effect: set weight, hidden_weight or relation_w"),
+        ({"teacher": "", "weight": 0.7}, "weight=0.7 has no effect without .*teacher: set that"),
+        ({"teacher": "", "hidden_weight": 1.0}, "hidden_weight=1.0 has no effect without .*teach"),
+        ({"layer_map": ((1, 1),)}, r"layer_map=\(\(1, 1\),\) has no effect without .*hidden_weigh"),
+        ({"relation_heads": 2}, "relation_heads=2 has no effect without .*relation_weight"),
+        (
+            {"weight": 0.0, "relation_weight": 1.0, "temperature": 2.0},
+            "temperature=2.0 has no effect without config.distillation.weight",
+        ),
+        ({"hidden_weight": 1.0, "layer_map": (1, 2)}, r"layer_map=\(1, 2\) are not pairs of a la"),
+        ({"hidden_weight": 1.0, "layer_map": ((1, -2),)}, "are not pairs of a layer of the stud"),
+    ],
+)
+def test_values_without_meaning_are_refused(changes, message):
+    with pytest.raises(ValueError, match=message):
+        DistillationConfig(**{"teacher": "t"} | changes)
