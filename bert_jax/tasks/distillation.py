@@ -249,7 +249,7 @@ def _read(
     )
 
     def found(path: str) -> jax.Array:
-        node = captured["intermediates"]
+        node: Any = captured["intermediates"]
         for part in path.split("/"):
             node = node[part]
         (value,) = node["__call__"]  # called once

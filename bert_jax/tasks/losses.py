@@ -153,8 +153,8 @@ def divergence(logits: jax.Array, teacher: jax.Array, temperature: float = 1.0) 
 
 def binary_divergence(logits: jax.Array, teacher: jax.Array, temperature: float) -> jax.Array:
     """`divergence` of two classes with the logits 0 and `logits`, float32[...] -> float32[...]."""
-    pairs = (jnp.stack([jnp.zeros_like(x), x], axis=-1) for x in (logits, teacher))
-    return divergence(*pairs, temperature)
+    pairs = [jnp.stack([jnp.zeros_like(x), x], axis=-1) for x in (logits, teacher)]
+    return divergence(pairs[0], pairs[1], temperature)
 
 
 def weighted_sums(name: str, losses: jax.Array, hits: jax.Array, weights: jax.Array) -> Sums:

@@ -99,8 +99,8 @@ class Pretraining(Task):
     def distilled_losses(self, outputs, teacher, batch, temperature):
         """The divergences of masked tokens and, where they are predicted, of next sentences."""
         words = self.model.vocab_size  # without the rows that pad the table
-        tokens = (x.masked_lm_logits[..., :words] for x in (outputs, teacher))
-        values = losses.divergence(*tokens, temperature)
+        logits, targets = (x.masked_lm_logits[..., :words] for x in (outputs, teacher))
+        values = losses.divergence(logits, targets, temperature)
         sums = {"masked_lm_loss": losses.weighted_sum(values, batch["masked_lm_weights"])}
         if outputs.next_sentence_logits is not None:
             pairs = outputs.next_sentence_logits, teacher.next_sentence_logits

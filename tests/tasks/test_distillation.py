@@ -5,6 +5,7 @@ That gradients of microbatches on a mesh add up is a case of test_auxiliary.
 
 import dataclasses
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -70,7 +71,7 @@ def outputs_like(**shapes):
     ]
 
 
-WEIGHTS = np.array([1, 0, 1], np.float32)
+WEIGHTS: Any = np.array([1, 0, 1], np.float32)
 
 
 @pytest.mark.parametrize("kind", ["single", "multi", "regression"])
@@ -78,7 +79,7 @@ def test_of_classes_labels_and_numbers(kind):
     task = Classification(STUDENT, kind, 1 if kind == "regression" else 4)
     student, teacher = outputs_like(logits=(3, task.num_classes))
     found = task.distilled_losses(student, teacher, {"weights": WEIGHTS}, 2.0)["task_loss"]
-    x, y = np.float64(student.logits), np.float64(teacher.logits)
+    x, y = (np.asarray(model.logits, np.float64) for model in (student, teacher))
     if kind == "single":
         values = soft(x, y, 2.0)
     elif kind == "multi":
@@ -92,7 +93,7 @@ def test_of_classes_labels_and_numbers(kind):
 
 def test_of_tags_and_of_choices():
     """Choices that are padding have no probability, and rows of padding no weight."""
-    weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
+    weights: Any = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
     student, teacher = outputs_like(logits=(2, 3, 5))
     found = Tagging(STUDENT, 5).distilled_losses(student, teacher, {"weights": weights}, 1.0)
     expected = (soft(student.logits, teacher.logits, 1.0) * weights).sum()
@@ -109,21 +110,22 @@ def test_of_tags_and_of_choices():
 
 def test_of_spans_also_of_several_examples_in_a_row():
     task = SpanTask(STUDENT)
-    both = [
+    both: Any = [
         SpanOutputs(jnp.asarray(draw(2, 6, seed=s)), jnp.asarray(draw(2, 6, seed=s + 9)), None)  # type: ignore
         for s in (1, 2)
     ]
-    example_ids = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 0, 0]], np.int32)
-    single = {"weights": np.ones(2, np.float32), "example_ids": example_ids}
+    example_ids: Any = np.array([[1, 1, 1, 2, 2, 0], [1, 1, 1, 1, 0, 0]], np.int32)
+    single: Any = {"weights": np.ones(2, np.float32), "example_ids": example_ids}
     packed = single | {"weights": np.array([[1, 1], [1, 0]], np.float32)}
 
     def expected(row, here):
-        pairs = [(x.start_logits[row, here], x.end_logits[row, here]) for x in both]
-        return sum(soft(a, b, 2.0) for a, b in zip(*pairs, strict=True)) / 2
+        student, teacher = both
+        start = soft(student.start_logits[row, here], teacher.start_logits[row, here], 2.0)
+        return (start + soft(student.end_logits[row, here], teacher.end_logits[row, here], 2.0)) / 2
 
-    found = task.distilled_losses(*both, single, 2.0)["task_loss"]
+    found = task.distilled_losses(both[0], both[1], single, 2.0)["task_loss"]
     np.testing.assert_allclose(found.numerator, sum(expected(r, slice(6)) for r in (0, 1)), 1e-5)
-    found = task.distilled_losses(*both, packed, 2.0)["task_loss"]
+    found = task.distilled_losses(both[0], both[1], packed, 2.0)["task_loss"]
     whole = expected(0, slice(3)) + expected(0, slice(3, 5)) + expected(1, slice(4))
     np.testing.assert_allclose(found.numerator, whole, rtol=1e-5)
     assert found.denominator == 3
@@ -131,13 +133,16 @@ def test_of_spans_also_of_several_examples_in_a_row():
 
 def test_of_masked_tokens_and_next_sentences():
     """Without the rows that pad the table, whose logits are the lowest number."""
-    task = make_task(**NO_DROPOUT)
+    task = make_task(dropout_rate=0.0, attention_dropout_rate=0.0)
     student, teacher = outputs_like(masked_lm_logits=(2, 3, 70), next_sentence_logits=(2, 1, 2))
     for outputs in (student, teacher):
         lowest = jnp.finfo(jnp.float32).min
         outputs.masked_lm_logits = outputs.masked_lm_logits.at[..., 64:].set(lowest)
     weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
-    batch = {"masked_lm_weights": weights, "next_sentence_weights": np.ones((2, 1), np.float32)}
+    batch: Any = {
+        "masked_lm_weights": weights,
+        "next_sentence_weights": np.ones((2, 1), np.float32),
+    }
     found = task.distilled_losses(student, teacher, batch, 0.5)
     values = soft(student.masked_lm_logits[..., :64], teacher.masked_lm_logits[..., :64], 0.5)
     np.testing.assert_allclose(
@@ -150,9 +155,9 @@ def test_of_masked_tokens_and_next_sentences():
 
 
 def test_the_gradient_is_the_difference_of_the_probabilities_times_the_temperature():
-    logits, teacher = draw(5, seed=1), draw(5, seed=2)
+    logits, teacher = (jnp.asarray(draw(5, seed=seed)) for seed in (1, 2))
     gradient = jax.grad(lambda x: losses.divergence(x, teacher, 3.0))(logits)
-    expected = 3.0 * (softmax(logits / 3.0) - softmax(teacher / 3.0))
+    expected = 3.0 * (softmax(np.asarray(logits) / 3.0) - softmax(np.asarray(teacher) / 3.0))
     np.testing.assert_allclose(gradient, expected, atol=1e-6)
 
 
@@ -160,14 +165,15 @@ def test_the_gradient_is_the_difference_of_the_probabilities_times_the_temperatu
 
 
 def test_relations_are_within_an_example_and_split_into_their_own_heads():
-    example_ids = np.array([[1, 1, 2, 2, 2, 0]], np.int32)
+    example_ids: Any = np.array([[1, 1, 2, 2, 2, 0]], np.int32)
     student, teacher = draw(1, 6, 8, seed=1), draw(1, 6, 12, seed=2)
     found = relation_loss(jnp.asarray(student), jnp.asarray(teacher), example_ids, 4)[0]
     for here in (slice(0, 2), slice(2, 5)):
         relations = []
         for x in (teacher, student):
             size = x.shape[-1] // 4
-            heads = [np.float64(x[0, here, i * size : (i + 1) * size]) for i in range(4)]
+            of_example = x[0, here].astype(np.float64)
+            heads = np.split(of_example, 4, axis=-1)
             relations.append(np.stack([softmax(h @ h.T / np.sqrt(size)) for h in heads]))
         np.testing.assert_allclose(found[here], kl(*relations).mean(0), rtol=1e-4, atol=1e-6)
 
@@ -177,7 +183,7 @@ def make_distilled(student=STUDENT, teacher=TEACHER, config=EVERYTHING):
     return Distilled(student, task, dataclasses.replace(task, model=teacher), config)
 
 
-def labelled_batch(rows=4):
+def labelled_batch(rows=4) -> Any:
     batch = make_batch(rows)
     names = ("input_ids", "token_type_ids", "position_ids", "example_ids", "cls_positions")
     labels = {"labels": np.arange(rows) % 3, "weights": np.ones(rows, np.float32)}
@@ -206,7 +212,7 @@ def test_the_layers_are_those_of_the_models(changes):
     states = []
     for name, model in (("params", student), ("teacher", teacher)):
         encoder = {"params": variables[name]["bert"]}
-        encoded = make_encoder(model).apply(encoder, batch, keep_all=True)
+        encoded: Any = make_encoder(model).apply(encoder, batch, keep_all=True)
         states.append([np.asarray(x) for x in encoded.all_hidden])
     (ours, theirs), kernel = states, variables["params"][PROJECTION]["kernel"]
     expected = [(ours[0] @ kernel, theirs[1]), (ours[1] @ kernel, theirs[2])]
@@ -251,7 +257,7 @@ def test_the_losses_are_weighted_and_the_parts_are_reported():
         ("hidden_loss", squares, 3.0),
         (
             "relation_loss",
-            sum(relation_loss(*pair, batch["example_ids"], 8) for pair in outputs.relations),
+            sum(relation_loss(x, y, batch["example_ids"], 8) for x, y in outputs.relations),
             0.5,
         ),
     ):
@@ -295,7 +301,7 @@ def test_the_gradient_does_not_reach_the_teacher():
 def test_a_teacher_without_a_head_teaches_its_layers_also_of_choices():
     config = dataclasses.replace(EVERYTHING, weight=0.0, temperature=1.0)
     task = Distilled(STUDENT, MultipleChoice(STUDENT), EncoderTask(TEACHER), config)
-    batch = make_choices()
+    batch: Any = make_choices()
     _, outputs = run_both(task, batch)
     sums = task.losses(outputs, batch)
     assert loss_names(sums) == ("task_loss", "weighted_hidden_loss", "weighted_relation_loss")

@@ -1,6 +1,7 @@
 """Fine-tuning runs with a teacher; teachers that are refused. Pre-training: tests/runs."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,11 +104,12 @@ def test_every_task_has_a_teacher(make_teacher, new_run, name):
 
 def test_another_teacher_is_a_difference_on_resumption(finished, new_run):
     run = new_run("classification", with_teacher(finished("classification")))
-    opened = open_run(run.config, str(run.workdir))
+    opened: Any = open_run(run.config, str(run.workdir))
     meta = checkpoint_meta(opened, Totals(), False)
     check_unchanged(opened, meta)
     teacher, found = opened.teacher, opened.teacher.sha256
-    assert found == open_run(run.config, str(run.workdir)).teacher.sha256
+    again: Any = open_run(run.config, str(run.workdir))
+    assert found == again.teacher.sha256
     other = dataclasses.replace(opened, teacher=dataclasses.replace(teacher, sha256="0" * 64))
     with pytest.raises(UserError, match=f"weights of the teacher: {found[:12]} -> 0{{12}}"):
         check_unchanged(other, meta)
@@ -120,7 +122,7 @@ def test_another_teacher_is_a_difference_on_resumption(finished, new_run):
 
 def test_a_teacher_is_evaluated_without_dropout_and_counted(finished, new_run):
     run = new_run("classification", with_teacher(finished("classification"), temperature=2.0))
-    opened = open_run(run.config, str(run.workdir))
+    opened: Any = open_run(run.config, str(run.workdir))
     phase = opened.phases[0]
     task, alone = (opened.task_at(phase, evaluate) for evaluate in (False, True))
     assert task.teacher.model.dropout_rate == task.teacher.model.attention_dropout_rate == 0
