@@ -8,6 +8,12 @@ from bert_jax.config.group import Group, setting
 from bert_jax.files.errors import UserError
 
 
+def check_layers(name: str, layers: tuple[Any, ...]) -> None:
+    """Raises UserError for anything but numbers of layers."""
+    if not all(type(layer) is int and layer > 0 for layer in layers):
+        raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
+
+
 def _check_layer_map(name: str, entries: tuple[Any, ...]) -> None:
     pairs = [entry for entry in entries if isinstance(entry, tuple) and len(entry) == 2]
     if len(pairs) < len(entries) or not all(

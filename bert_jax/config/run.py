@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
-from bert_jax.config.distillation import DistillationConfig
+from bert_jax.config.distillation import DistillationConfig, check_layers
 from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
 from bert_jax.config.encoders import BertConfig, ElmoConfig
 from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
@@ -51,17 +51,9 @@ PRETRAINING_METRICS = (
 )
 
 
-def _check_layers(name: str, layers: tuple[Any, ...]) -> None:
-    if not all(type(layer) is int and layer > 0 for layer in layers):
-        raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig(Group):
-    """The fields that every run has, with the values of BERT-Base in the paper.
-
-    (Devlin et al. 2019, section 3.1 and appendix A.2.)
-    """
+    """The fields of every run, with those of BERT-Base (Devlin et al. 2019, 3.1, appendix A.2)."""
 
     # Sets all fields in which the well-known BERTs differ: paper, google_2018, google_2019, hf,
     # roberta (a row of bert_jax.config.presets.PRESETS); empty: the fields below as they are. (A
@@ -76,9 +68,8 @@ class RunConfig(Group):
     # rows repeat the table (`tile`; Beltagy et al. 2020, arXiv 2004.05150), or the table is
     # stretched over all rows (`interpolate`, linear); empty: refused. Other positions need nothing.
     extend_positions: str = setting("", choices=("", "tile", "interpolate"))
-    # Layers of `init_from`, from 1, that the layers of the model start from, such as (1, 3, 6): a
-    # smaller model, for distillation; (): all.
-    init_layers: tuple[int, ...] = setting((), check=_check_layers)
+    # Layers of `init_from`, from 1, that those of a smaller model start from: (1, 3, 6); (): all.
+    init_layers: tuple[int, ...] = setting((), check=check_layers)
     # Seed of initial parameters, order of the data, masks and dropout.
     seed: int = setting(0, minimum=0)
     # Length of training in steps (updates of the parameters).
@@ -191,8 +182,6 @@ class RunConfig(Group):
 
     def check_run(self) -> None:
         """Raises UserError for values of several groups that do not fit together."""
-        if self.init_layers and not self.init_from:
-            raise UserError("init_layers has no effect without config.init_from: set that too.")
         given = [name for name in ("epochs", "examples", "tokens") if getattr(self, name)]
         if len(given) > 1:
             raise UserError(

@@ -56,6 +56,8 @@ def resolve(
     if fields.get("init_from"):
         data_dir = data_dir or local(fields.get("data.dir") or os.path.join(workdir, "data"))
         fields = _from_run(fields, explicit, workdir) or _from_source(fields, explicit, data_dir)
+    elif fields.get("init_layers"):
+        raise UserError("config.init_layers has no effect without config.init_from: set that too.")
     return parse(unflatten(fields))
 
 

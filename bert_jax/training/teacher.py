@@ -76,6 +76,8 @@ def _misfits(run: Run, source: LoadedModel) -> Iterator[str]:
         )
     if reads_new_words(model) or source.new_rows:
         yield "has no trained embeddings of some of these tokens: choose another teacher."
+    for name in {phase.task for phase in run.phases} - {""}:
+        yield f"teaches no phase of {name!r}: leave that task out of config.phases."
     longest = max(phase.sequence_length for phase in run.phases)
     if longest > model.max_position_embeddings:
         yield (
@@ -107,7 +109,7 @@ def _misfits_of_predictions(run: Run, theirs: RunConfig, data: TaskData) -> Iter
     if config.has_corpus and config.model.next_sentence and not theirs.model.next_sentence:
         yield f"predicts no next sentences, which config.model.next_sentence asks for: {_ADVICE}"
     if isinstance(data, Labelled) and isinstance(run.data, Labelled):
-        for name in ("problem_type", "both_orders"):
+        for name in ("problem_type", "both_orders", "subwords"):
             value, expected = getattr(data.head, name), getattr(run.data.head, name)
             if value != expected:
                 yield f"has config.head.{name}={value!r}, and the run {expected!r}: {_ADVICE}"

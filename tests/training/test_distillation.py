@@ -16,6 +16,7 @@ from bert_jax.training.metrics import Totals
 from bert_jax.training.open import open_run
 from bert_jax.training.resume import check_unchanged, checkpoint_meta
 from bert_jax.training.run import flops_per_token
+from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import open_model, open_workdir, write_labels
 from tests.training.conftest import CHANGES
 from tests.training.labelled_files import VOCABULARY
@@ -209,6 +210,11 @@ def test_a_teacher_that_lacks_something_is_refused(theirs, finished, new_run):
     heads = teacher | {"distillation.weight": 0.0, "distillation.relation_weight": 1.0}
     changes = {"distillation.relation_heads": 3}
     refuse(new_run, "tagging", heads | changes, "3 relation heads do not divide the hidden sizes")
+    opened = open_run((run := new_run("tagging", layers)).config, str(run.workdir))
+    (phase,) = opened.phases
+    phases = (dataclasses.replace(phase, task="causal_lm"),)
+    with pytest.raises(UserError, match="teaches no phase of 'causal_lm': leave that task out of"):
+        open_teacher(dataclasses.replace(opened, phases=phases))
     changes = {"distillation.relation_layer": 3}
     refuse(new_run, "tagging", heads | changes, "relation_layer=3 is above the 2 layers of the te")
     refuse(new_run, "tagging", heads | {"model.scan_layers": True}, "model.scan_layers=True hides")

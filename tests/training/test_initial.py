@@ -79,7 +79,7 @@ def test_some_layers_of_a_larger_model(make_workdir, random_params):
         with pytest.raises(ValueError, match=message):
             resolve({**values, "init_layers": layers}, ())
     with pytest.raises(ValueError, match="init_layers has no effect without config.init_from"):
-        defaults.pretraining().replace({"init_layers": (1, 2)})
+        resolve({**values, "init_from": "", "init_layers": (1, 3)}, ())
 
 
 def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):
