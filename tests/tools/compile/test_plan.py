@@ -57,7 +57,7 @@ def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):  # 
     phase = run.phases[0]
     real = run.add_fields(run.training_rows(phase).batch(0, 0, phase.batch_size))
     first = programs(plan(config, make_checked_mesh(config)))[0]
-    _, batch, _ = first.arguments
+    _, batch, *_ = first.arguments
     assert {n: (x.shape, x.dtype) for n, x in batch.items()} == {
         n: (x.shape, x.dtype) for n, x in real.items()
     }
