@@ -31,6 +31,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
+from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.decisions import Decision
 from bert_jax.tasks.losses import Sum, Sums

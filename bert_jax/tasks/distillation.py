@@ -107,20 +107,15 @@ class Distilled(Task):
         """Returns the losses and metrics of `task`, and those of the distillation.
 
         Each loss NAME_loss of predictions becomes a metric, beside NAME_distilled_loss, the
-        divergence from the teacher; NAME_mixed_loss, which is minimized, is their weighted mean.
+        divergence from the teacher. What is minimized has "weighted_" in front.
         """
         config, sums = self.config, self.task.losses(outputs.student, batch)
         if weight := config.weight:
             both = outputs.student, outputs.teacher
             found = self.task.distilled_losses(*both, batch, config.temperature)
             for name, distilled in found.items():
-                true, stem = sums[name], name.removesuffix("_loss")
-                numerator = (1 - weight) * true.numerator + weight * distilled.numerator
-                sums |= {
-                    name: metric(true.numerator, true.denominator),
-                    f"{stem}_distilled_loss": metric(distilled.numerator, distilled.denominator),
-                    f"{stem}_mixed_loss": Sum(numerator, true.denominator),
-                }
+                sums |= _weighted(name, 1 - weight, sums[name])
+                sums |= _weighted(f"{name.removesuffix('_loss')}_distilled_loss", weight, distilled)
         example_ids = batch["example_ids"].reshape(-1, batch["example_ids"].shape[-1])
         is_token = (example_ids > 0).astype(jnp.float32)
         heads = config.relation_heads
@@ -137,8 +132,8 @@ class Distilled(Task):
             ),
         ):
             if values:
-                total, count = (sum(values) * is_token).sum(), is_token.sum()
-                sums |= {name: metric(total, count), f"weighted_{name}": Sum(weight * total, count)}
+                total = Sum((sum(values) * is_token).sum(), is_token.sum())
+                sums |= _weighted(name, weight, total)
         return sums
 
     def answers(self, outputs: DistilledOutputs, batch: Batch) -> dict[str, jax.Array]:
@@ -146,6 +141,14 @@ class Distilled(Task):
 
     def head_flops_per_token(self) -> float:
         return self.task.head_flops_per_token()
+
+
+def _weighted(name: str, weight: float, loss: Sum) -> Sums:
+    """Returns a loss as a metric and, under another name, with its weight; 0: the metric alone."""
+    sums = {name: metric(loss.numerator, loss.denominator)}
+    if weight:
+        sums[f"weighted_{name}"] = Sum(weight * loss.numerator, loss.denominator)
+    return sums
 
 
 @dataclasses.dataclass(frozen=True)

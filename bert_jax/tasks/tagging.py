@@ -25,6 +25,7 @@ from bert_jax.models import crf
 from bert_jax.models.task_heads import TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
+from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp

@@ -78,6 +78,8 @@ def _misfits(run: Run, source: LoadedModel) -> Iterator[str]:
         yield "has no trained embeddings of some of these tokens: choose another teacher."
     for name in {phase.task for phase in run.phases} - {""}:
         yield f"teaches no phase of {name!r}: leave that task out of config.phases."
+    if run.task_at(run.phases[0]).couples_examples:
+        yield f"teaches no task whose losses relate examples, as {run.config.task!r} does."
     longest = max(phase.sequence_length for phase in run.phases)
     if longest > model.max_position_embeddings:
         yield (

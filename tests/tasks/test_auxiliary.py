@@ -90,8 +90,9 @@ CASES = {
 }
 # jax sorts the names.
 DISTILLED = (
-    *("masked_lm_mixed_loss", "next_sentence_mixed_loss"),
-    *("weighted_hidden_loss", "weighted_relation_loss"),
+    *("weighted_hidden_loss", "weighted_masked_lm_distilled_loss", "weighted_masked_lm_loss"),
+    *("weighted_next_sentence_distilled_loss", "weighted_next_sentence_loss"),
+    "weighted_relation_loss",
 )
 
 

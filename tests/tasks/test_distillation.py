@@ -240,17 +240,20 @@ def test_the_losses_are_weighted_and_the_parts_are_reported():
     task, batch = make_distilled(), labelled_batch()
     _, outputs = run_both(task, batch)
     sums = task.losses(outputs, batch)
-    names = ("task_mixed_loss", "weighted_hidden_loss", "weighted_relation_loss")
-    assert loss_names(sums) == names
+    names = ("task_loss", "task_distilled_loss", "hidden_loss", "relation_loss")
+    assert loss_names(sums) == tuple(f"weighted_{name}" for name in names)
     plain = task.task.losses(outputs.student, batch)
     assert sums["task_loss"].numerator == plain["task_loss"].numerator
     assert sums["task_accuracy"] == plain["task_accuracy"]
     distilled = sums["task_distilled_loss"].numerator
     logits = outputs.student.logits, outputs.teacher.logits
     np.testing.assert_allclose(distilled, soft(*logits, 2.0).sum(), rtol=1e-5)
-    mixed = 0.75 * plain["task_loss"].numerator + 0.25 * distilled
-    np.testing.assert_allclose(sums["task_mixed_loss"].numerator, mixed, rtol=1e-6)
-    assert sums["task_mixed_loss"].denominator == plain["task_loss"].denominator
+    for name, value in (
+        ("task_loss", 0.75 * plain["task_loss"].numerator),
+        ("task_distilled_loss", 0.25 * distilled),
+    ):
+        np.testing.assert_allclose(sums[f"weighted_{name}"].numerator, value, rtol=1e-6)
+        assert sums[f"weighted_{name}"].denominator == plain["task_loss"].denominator
     is_token = batch["example_ids"] > 0
     squares = sum(np.square(np.subtract(*pair)).mean(-1) for pair in outputs.hidden)
     for name, values, weight in (

@@ -47,9 +47,9 @@ def test_a_smaller_student_learns_of_the_teacher_alone(finished, new_run):
     assert lines[-1]["task_distilled_loss"] < 0.5 * lines[0]["task_distilled_loss"]
     assert lines[-1]["relation_loss"] < lines[0]["relation_loss"]
     for line in lines:
-        names = ("task_mixed_loss", "weighted_hidden_loss", "weighted_relation_loss")
-        assert line["loss"] == pytest.approx(sum(line[name] for name in names))
-        assert line["task_mixed_loss"] == pytest.approx(line["task_distilled_loss"])
+        names = ("task_distilled_loss", "hidden_loss", "relation_loss")
+        assert line["loss"] == pytest.approx(sum(line[f"weighted_{name}"] for name in names))
+        assert "weighted_task_loss" not in line
         assert line["weighted_hidden_loss"] == pytest.approx(0.1 * line["hidden_loss"])
     assert set(run.rows()[-1]) == {"step", "split", "accuracy", "loss"}
     assert run.evaluate() == run.results["eval"]

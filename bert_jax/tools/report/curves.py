@@ -85,7 +85,7 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
     train, held_out = run.statistics(TRAINING), run.statistics(HELD_OUT)
     if not train or metric.startswith(_GENERAL):
         return []
-    if metric == "loss" and run.config.distillation.teacher:
+    if run.config.distillation.teacher and (metric == "loss" or metric.startswith("weighted_")):
         return []
     pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
     chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
