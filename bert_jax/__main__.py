@@ -1,6 +1,6 @@
-"""All commands: python -m bert_jax COMMAND [FLAG ...], or, once installed, bert_jax COMMAND ...
+"""All commands: bert_jax COMMAND [FLAG ...], or python -m bert_jax COMMAND [FLAG ...]
 
-python -m bert_jax COMMAND --help prints the flags of a command and an example.
+bert_jax COMMAND --help prints the flags of a command and an example.
 """
 
 import importlib

@@ -127,7 +127,7 @@ def _trained(source: LoadedModel) -> Trained:
     if model.has_directions:
         raise UserError(
             f"{source.source} has a model of the kind {model.name!r}, and adapt continues training"
-            " on masked or next tokens: use python -m bert_jax train --config=configs/elmo.py"
+            " on masked or next tokens: use bert_jax train --config=configs/elmo.py"
             " --config.init_from=MODEL."
         )
     heads = {path.split("/")[0] for path in source.trained_params}

@@ -38,7 +38,7 @@ PAGES = {
     )
 }
 LANGUAGES = {"sh", "python", "json", "text"}
-MAX_LINES_OF_README = 250
+MAX_LINES_OF_README = 200
 # Programs of the shell blocks whose arguments are not checked.
 OTHER_PROGRAMS = {"awk", "cat", "curl", "do", "done", "export", "for", "grep", "source"}
 
@@ -362,15 +362,15 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
         ("python -m bert_jax.main --workdir=D", "--config is missing"),
         ("python -m bert_jax.main --config=configs/tiny.py --mode=guess", "guess"),
         ("python -m bert_jax.prepare --config=configs/tiny.py", "no command of this package"),
-        ("python -m bert_jax prepair --config=configs/tiny.py", "prepair"),
-        ("python -m bert_jax prepare --config=configs/tiny.py --dumps=3", "--dumps"),
-        ("python -m bert_jax prepare --config=configs/tiny.py --dump=some", "some"),
+        ("bert_jax prepair --config=configs/tiny.py", "prepair"),
+        ("bert_jax prepare --config=configs/tiny.py --dumps=3", "--dumps"),
+        ("bert_jax prepare --config=configs/tiny.py --dump=some", "some"),
         ("bert_jax score --model=D --outputs=x 'A text.'", "--outputs"),
-        ("python -m bert_jax convert from_tf DIR OUT", "from_tf"),
-        ("python -m bert_jax convert from_hf DIR", "OUT"),
-        ("python -m bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),
-        ("python -m bert_jax benchmark step --seeds=3", "--seeds"),
-        ("python -m bert_jax benchmark prepare --config.seeed=3", "seeed"),
+        ("bert_jax convert from_tf DIR OUT", "from_tf"),
+        ("bert_jax convert from_hf DIR", "OUT"),
+        ("bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),
+        ("bert_jax benchmark step --seeds=3", "--seeds"),
+        ("bert_jax benchmark prepare --config.seeed=3", "seeed"),
         ("bash launch/quick.sh", "there is no launch/quick.sh"),
         ("bash launch/local.sh --workdir=D --config.seeed=1 --config=configs/tiny.py", "seeed"),
         ("pip install -c constraints.txt '.[tests]'", "tests"),
@@ -448,7 +448,7 @@ def test_help_lists_every_command(tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_has_an_example(command, capsys):
-    assert f"python -m bert_jax {command} " in help_of(front_door.main, [command], capsys)
+    assert f"bert_jax {command} " in help_of(front_door.main, [command], capsys)
 
 
 def test_the_tokenize_command_of_the_docs_runs(tmp_path):
@@ -458,4 +458,4 @@ def test_the_tokenize_command_of_the_docs_runs(tmp_path):
     vocab = tmp_path / "runs" / "data" / "vocab.txt"
     vocab.parent.mkdir(parents=True)
     vocab.write_text("\n".join("[PAD] [UNK] [CLS] [SEP] [MASK] un ##able text .".split()) + "\n")
-    assert run_program(words[1:], "Unable text.\n", tmp_path) == "un ##able text .\n"
+    assert run_program(["-m", *words], "Unable text.\n", tmp_path) == "un ##able text .\n"

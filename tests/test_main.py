@@ -153,8 +153,8 @@ def test_every_command_has_an_early_error():
 def test_help_has_an_example_and_the_flags(name):
     code, out, err = run([name, "--help"])
     assert (code, err) == (0, "")
-    command = name if name == "bert_jax.main" else f"bert_jax {name}"
-    assert len(re.findall(f"python -m {command}\\b", out)) > (name not in COMMANDS_OF_COMMANDS)
+    command = "python -m bert_jax.main" if name == "bert_jax.main" else f"bert_jax {name}"
+    assert len(re.findall(f"{command}\\b", out)) > (name not in COMMANDS_OF_COMMANDS)
     if name in ("bert_jax.main", *WITH_CONFIGURATION):
         assert "--workdir" in out and "configs/base.py" in out and "--config.FIELD" in out
 

@@ -108,7 +108,7 @@ def check_workdir(workdir: str) -> None:
         raise UserError(
             f"{workdir} is not a workdir: its config.json is another program's. Choose another"
             " folder; to import a BERT into a new workdir, run"
-            f" python -m bert_jax convert from_hf {workdir} NEW."
+            f" bert_jax convert from_hf {workdir} NEW."
         )
 
 

@@ -87,7 +87,7 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
         if not vocab:
             raise UserError(
                 f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"
-                " python -m bert_jax convert from_hf, and use the new workdir as init_from."
+                " bert_jax convert from_hf, and use the new workdir as init_from."
             )
         tokenizer = checkpoint.tokenizer()
     if "data.vocab" in explicit:

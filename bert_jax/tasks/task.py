@@ -250,7 +250,7 @@ class CorpusData(TaskData):
         if any(path.startswith(parameters) for path in untrained):
             raise UserError(
                 f"The weights in {workdir} were imported without {name}: they give features"
-                " (python -m bert_jax encode), but no predictions and no scores of texts before"
+                " (bert_jax encode), but no predictions and no scores of texts before"
                 f" they are trained, with --config.init_from={workdir}."
             )
 

@@ -1,8 +1,8 @@
 """Appendix A.3 of the paper: the values that it searches when it fine-tunes.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/grid.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/grid.py --workdir=DIR \\
         --set init_from=BERT --set tasks=mrpc,rte
-    python -m bert_jax sweep --sweep=configs/sweeps/grid.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/grid.py --workdir=DIR \\
         --set init_from=WORKDIR --set data=FOLDER --set tasks=wikigold --set rates=3e-4,1e-3
 
 Batches of 16 and 32, rates of 5e-5, 3e-5 and 2e-5, 2, 3 and 4 epochs: 18 runs for each task and

@@ -1,8 +1,8 @@
 """Figure 5 of the paper: the score of a task after fine-tuning from k steps of pre-training.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/learning_curve.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/learning_curve.py --workdir=DIR \\
         --set corpus=text:PATH
-    python -m bert_jax sweep --sweep=configs/sweeps/learning_curve.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/learning_curve.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set tasks=wikigold --seeds=3
 
 Masked tokens (BERT) and left to right, each pre-trained once; the fine-tunings start from

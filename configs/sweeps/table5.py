@@ -1,8 +1,8 @@
 """Table 5 of the paper: what next-sentence prediction and bidirectionality contribute.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/table5.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table5.py --workdir=DIR \\
         --set corpus=text:PATH --set data=FOLDER --seeds=5
-    python -m bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set tasks=wikigold,wnut17,squad,texts --seeds=3
 
 BERT, without next sentences, left to right without them, and that with a BiLSTM on top; further

@@ -1,8 +1,8 @@
 """Table 6 of the paper: the size of the model.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/table6.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table6.py --workdir=DIR \\
         --set corpus=text:PATH --set data=FOLDER --seeds=5
-    python -m bert_jax sweep --sweep=configs/sweeps/table6.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table6.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set tasks=texts
 
 A size is LAYERS-HIDDEN-HEADS; the feed-forward layers have four times the hidden size. The first

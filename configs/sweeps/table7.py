@@ -1,8 +1,8 @@
 """Table 7 of the paper: fine-tuning against fixed features, for named entities.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/table7.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table7.py --workdir=DIR \\
         --set init_from=BERT --set data=FOLDER --seeds=5
-    python -m bert_jax sweep --sweep=configs/sweeps/table7.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table7.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set task=wikigold --seeds=3
 
 The features are those of frozen layers; a BiLSTM with two layers reads them. Without init_from,

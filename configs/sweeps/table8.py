@@ -1,8 +1,8 @@
 """Table 8 of the paper: what replaces the tokens to be predicted.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/table8.py --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table8.py --workdir=DIR \\
         --set corpus=text:PATH --set data=FOLDER --seeds=5
-    python -m bert_jax sweep --sweep=configs/sweeps/table8.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table8.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --set task=texts --set entities=wikigold --seeds=3
 
 Rates are MASK/SAME/RND in percent. All pre-trainings share the prepared data, since the masks are

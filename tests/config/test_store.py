@@ -83,7 +83,7 @@ def test_the_folder_of_another_program(tmp_path):
             refuse(str(tmp_path))
         assert str(error.value) == (
             f"{tmp_path} is not a workdir: its config.json is another program's. Choose another"
-            " folder; to import a BERT into a new workdir, run python -m bert_jax convert from_hf"
+            " folder; to import a BERT into a new workdir, run bert_jax convert from_hf"
             f" {tmp_path} NEW."
         )
     store.check_workdir(str(tmp_path / "new"))

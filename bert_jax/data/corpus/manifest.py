@@ -57,7 +57,7 @@ class Manifest:
             version = content["version"]
         except FileNotFoundError:
             raise UserError(
-                f"{folder} has no prepared data (no {NAME}): run python -m bert_jax prepare."
+                f"{folder} has no prepared data (no {NAME}): run bert_jax prepare."
             ) from None
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise UserError(f"{path} is corrupt ({error}): prepare the data again.") from None

@@ -1,1 +1,1 @@
-"""Reproducible measurements: `python -m bert_jax benchmark NAME [flags]`."""
+"""Reproducible measurements: `bert_jax benchmark NAME [flags]`."""

@@ -1,6 +1,6 @@
 """Compares the settings of the command `finetune` with a grid, and with transformers' Trainer.
 
-    python -m bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL \\
+    bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL \\
         --output=runs.jsonl
 
 Each setting is trained with several seeds and scored on the file to evaluate, by the first metric.

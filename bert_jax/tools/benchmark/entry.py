@@ -1,6 +1,6 @@
 """Checks an entry of the race (docs/race.md): the output folder of `benchmark recipe`.
 
-    python -m bert_jax benchmark entry DIR --seconds=290
+    bert_jax benchmark entry DIR --seconds=290
 
 For each recipe of the folder, except those of transformers' Trainer: the runs of three seeds are
 complete and within the budget, they follow the rules, their text is that of this installation, and

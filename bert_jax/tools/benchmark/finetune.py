@@ -1,6 +1,6 @@
 """Fine-tunes the same model here and with transformers on torch: scores and speed.
 
-    python -m bert_jax benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
+    bert_jax benchmark finetune --config=configs/ner.py:wikigold --seeds=3 \\
         --config.init_from=FOLDER --config.data.train=FILE --config.data.eval=FILE
 
 Both start from the same folder of Hugging Face and follow the configuration, with AdamW as in torch
@@ -80,7 +80,7 @@ def run(config: RunConfig, arguments: Sequence[str], seeds: int) -> None:
 
     Args:
       config: resolved, with SETTINGS.
-      arguments: the flags of `python -m bert_jax train` that it was resolved from.
+      arguments: the flags of `bert_jax train` that it was resolved from.
       seeds: number of runs of each program.
 
     Raises:
@@ -118,7 +118,7 @@ def build(arguments: Sequence[str], metric: str, seed: int) -> Callable[[], dict
     """This program: each measurement is a run with the next seed.
 
     Args:
-      arguments: arguments of `python -m bert_jax train`, without workdir and seed.
+      arguments: arguments of `bert_jax train`, without workdir and seed.
       metric: the score.
       seed: seed of the first run.
     """

@@ -1,6 +1,6 @@
 """Times sentence vectors or predictions of texts, and those of other programs with equal weights.
 
-    python -m bert_jax benchmark inference --model=MODEL --input=FILE --rounds=3
+    bert_jax benchmark inference --model=MODEL --input=FILE --rounds=3
 
 A classifier's outputs are the probabilities of its classes; those of any other BERT are the mean of
 the last hidden states of a text. All have the same weights and texts, tokenization included. The

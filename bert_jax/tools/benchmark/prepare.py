@@ -1,7 +1,7 @@
 """Measures the speed and the memory of data preparation, stage by stage.
 
-    python -m bert_jax benchmark prepare --config.data.source=text:FILE
-    python -m bert_jax benchmark prepare --config.data.source=text:FILE --tasks=1,2,4
+    bert_jax benchmark prepare --config.data.source=text:FILE
+    bert_jax benchmark prepare --config.data.source=text:FILE --tasks=1,2,4
 
 With --tasks, the corpus is prepared by so many programs at the same time, which divide the work;
 the data must be the same.
@@ -26,7 +26,7 @@ def run(words: Sequence[str], tasks: Sequence[int]) -> None:
     """Prints for each number of tasks the time, the memory, and the stages of the first task.
 
     Args:
-      words: flags of `python -m bert_jax prepare`, without `--data_dir`.
+      words: flags of `bert_jax prepare`, without `--data_dir`.
       tasks: numbers of programs that divide the work.
 
     Raises:
@@ -51,7 +51,7 @@ def _measure(flags: Sequence[str], number: int) -> list[str]:
     ]
     output, *_ = (program.communicate()[0] for program in programs)
     if any(program.returncode for program in programs):
-        raise UserError("python -m bert_jax prepare failed.")
+        raise UserError("bert_jax prepare failed.")
     seconds = time.perf_counter() - start
     # Of all processes that have ended so far, the largest.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -1,6 +1,6 @@
 """The race: which recipe learns most in a given time.
 
-    python -m bert_jax benchmark recipe bert=configs/tiny.py fast=configs/fast.py:tiny \\
+    bert_jax benchmark recipe bert=configs/tiny.py fast=configs/fast.py:tiny \\
         --seconds=60 --seeds=3 --output=DIR [--config.data.source=text:PATH ...]
 
 A recipe is NAME=CONFIG or "NAME=CONFIG;FIELD=VALUE;...". Each is trained for as many steps as it
@@ -109,7 +109,7 @@ def run(
 
     Args:
       recipes: the first is the one that others are compared with.
-      words: flags of `python -m bert_jax train` for all of them.
+      words: flags of `bert_jax train` for all of them.
       seconds: training time of each run.
       seeds: runs of each recipe.
       part: a row of PARTS.
@@ -177,7 +177,7 @@ class _Race:
     """The runs of a race.
 
     Attributes:
-      words: flags of `python -m bert_jax train` for all of ours.
+      words: flags of `bert_jax train` for all of ours.
       seconds: training time of each run.
       output: folder of the results.
       reference: workdir that rivals take their rows from.

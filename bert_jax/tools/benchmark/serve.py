@@ -1,6 +1,6 @@
 """Loads a server with the requests of 1, 8 and 64 clients.
 
-    python -m bert_jax benchmark serve --model=MODEL
+    bert_jax benchmark serve --model=MODEL
 
 The clients are threads that share the machine with the server. Each keeps a connection and waits
 for an answer before it asks again. The requests are the example of GET /api, with its longest text

@@ -149,7 +149,7 @@ def time_texts(compute: Callable[[list[str]], Any], texts: list[str]) -> dict[st
 
 
 def run_command(command: str, flags: Sequence[str]) -> str:
-    """Runs `python -m bert_jax COMMAND` in a new process; returns what it printed.
+    """Runs `bert_jax COMMAND` in a new process; returns what it printed.
 
     Training keeps no compiled programs, so that every run compiles.
 
@@ -161,7 +161,7 @@ def run_command(command: str, flags: Sequence[str]) -> str:
     ended = subprocess.run(words, capture_output=True, text=True)
     if ended.returncode:
         last = (ended.stderr.strip() or ended.stdout.strip()).splitlines()[-1:]
-        raise UserError(f"python -m bert_jax {command} failed: {' '.join(last)}")
+        raise UserError(f"bert_jax {command} failed: {' '.join(last)}")
     return ended.stdout
 
 

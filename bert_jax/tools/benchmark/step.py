@@ -1,6 +1,6 @@
 """Times one training step at sequence length 128, and transformers' on the same batch.
 
-    python -m bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
+    bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
 
 A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
 30,522 and 20 predictions per sequence. Our step also draws the masks, and computes accuracies

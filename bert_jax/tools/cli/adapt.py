@@ -1,10 +1,10 @@
 """Continues the pre-training of a model on your own text.
 
-    python -m bert_jax adapt text.txt --model=MODEL
-    python -m bert_jax adapt "texts/*.txt" --model=MODEL --evaluate=heldout.txt --workdir=DIR
-    python -m bert_jax adapt text.txt --model=MODEL --general=general.txt --config.data.replay=0.2
-    python -m bert_jax adapt text.txt --model=MODEL --config.data.extra_tokens=frequent:500
-    python -m bert_jax adapt text.txt --model=MODEL --config.epochs=3 --export=FOLDER
+    bert_jax adapt text.txt --model=MODEL
+    bert_jax adapt "texts/*.txt" --model=MODEL --evaluate=heldout.txt --workdir=DIR
+    bert_jax adapt text.txt --model=MODEL --general=general.txt --config.data.replay=0.2
+    bert_jax adapt text.txt --model=MODEL --config.data.extra_tokens=frequent:500
+    bert_jax adapt text.txt --model=MODEL --config.epochs=3 --export=FOLDER
 
 The text is plain (paragraphs, sentences, or wrapped lines; plain, gzip, bz2, xz or zstd), JSON
 lines or Parquet. Its form is found out and printed, and so are the settings, which follow from the

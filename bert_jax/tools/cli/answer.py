@@ -1,7 +1,7 @@
 """Answers questions about a text with a model for questions (config.task='span').
 
-    python -m bert_jax answer --model=MODEL --context=article.txt --question="Who wrote it?"
-    python -m bert_jax answer --model=MODEL --question="Who?" --question="When?" \\
+    bert_jax answer --model=MODEL --context=article.txt --question="Who wrote it?"
+    bert_jax answer --model=MODEL --question="Who?" --question="When?" \\
         --context="The novel was written by Jane Austen in 1813." --output=answers.jsonl
 
 The context is a text, a file, or - for standard input. Each answer is a part of it, and is printed

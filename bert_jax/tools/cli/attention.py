@@ -1,9 +1,9 @@
 """Shows what the attention heads of a model look at, and what its layers would predict.
 
-    python -m bert_jax attention --model=MODEL "The [MASK] of the list." --output=attention.html
-    python -m bert_jax attention --model=MODEL "A question?" "Its answer." --output=attention.npz
-    python -m bert_jax attention --model=MODEL --held_out --output=heads.html
-    python -m bert_jax attention --model=MODEL --input=FILE "A text." --output=attention.html
+    bert_jax attention --model=MODEL "The [MASK] of the list." --output=attention.html
+    bert_jax attention --model=MODEL "A question?" "Its answer." --output=attention.npz
+    bert_jax attention --model=MODEL --held_out --output=heads.html
+    bert_jax attention --model=MODEL --input=FILE "A text." --output=attention.html
 
 One text is shown, or a pair: all heads, any of them between the tokens or words, and what every
 layer would predict for a [MASK], or as the next token. Statistics of the heads (entropy, distance,

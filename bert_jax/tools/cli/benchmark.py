@@ -1,16 +1,16 @@
 """Measures speed, scores and memory, also of other programs that do the same work.
 
-    python -m bert_jax benchmark step --models=tiny,base      a training step
-    python -m bert_jax benchmark finetune --config.init_from=FOLDER \\
+    bert_jax benchmark step --models=tiny,base      a training step
+    bert_jax benchmark finetune --config.init_from=FOLDER \\
         --config.data.train=FILE --config.data.eval=FILE      fine-tuning
-    python -m bert_jax benchmark defaults TRAIN --evaluate=FILE --model=MODEL
+    bert_jax benchmark defaults TRAIN --evaluate=FILE --model=MODEL
                                                               settings of finetune
-    python -m bert_jax benchmark inference --model=MODEL --input=FILE
+    bert_jax benchmark inference --model=MODEL --input=FILE
                                                               sentence vectors, predictions
-    python -m bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
-    python -m bert_jax benchmark entry DIR                    checks an entry of that race
-    python -m bert_jax benchmark prepare                      from text to shards
-    python -m bert_jax benchmark serve --model=MODEL          requests of a server
+    bert_jax benchmark recipe NAME=CONFIG ...       what each learns in a given time
+    bert_jax benchmark entry DIR                    checks an entry of that race
+    bert_jax benchmark prepare                      from text to shards
+    bert_jax benchmark serve --model=MODEL          requests of a server
 
 Add --help to one of them for its flags.
 """
@@ -33,7 +33,7 @@ KIND = "benchmark"
 def step(flags: argparse.Namespace) -> None:
     """Times a training step, beside transformers' on the same batch.
 
-    python -m bert_jax benchmark step --models=tiny,base
+    bert_jax benchmark step --models=tiny,base
     """
     from bert_jax.tools.benchmark.step import run
 
@@ -44,7 +44,7 @@ def step(flags: argparse.Namespace) -> None:
 def finetune(flags: argparse.Namespace) -> None:
     """Fine-tunes the same model here and with transformers on torch.
 
-    python -m bert_jax benchmark finetune --config.init_from=FOLDER
+    bert_jax benchmark finetune --config.init_from=FOLDER
     """
     from bert_jax.tools.benchmark.finetune import SETTINGS, run
 
@@ -56,7 +56,7 @@ def finetune(flags: argparse.Namespace) -> None:
 def defaults(flags: argparse.Namespace) -> None:
     """Compares the settings of finetune with a grid, and with transformers' Trainer.
 
-    python -m bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL
+    bert_jax benchmark defaults train.csv --evaluate=dev.csv --model=MODEL
     """
     grid = _numbers("rates", flags.rates), _numbers("epochs", flags.epochs)
     from bert_jax.tools.benchmark.defaults import run
@@ -75,7 +75,7 @@ def _numbers(name: str, text: str) -> list[float]:
 def inference(flags: argparse.Namespace) -> None:
     """Times sentence vectors, or predictions of a classifier.
 
-    python -m bert_jax benchmark inference --model=MODEL --input=FILE
+    bert_jax benchmark inference --model=MODEL --input=FILE
     """
     from bert_jax.tools.benchmark.inference import run
 
@@ -85,7 +85,7 @@ def inference(flags: argparse.Namespace) -> None:
 def recipe(flags: argparse.Namespace) -> None:
     """Trains recipes (NAME=CONFIG;FIELD=VALUE;...) for the same time.
 
-    python -m bert_jax benchmark recipe bert=configs/tiny.py fast=configs/fast.py:tiny
+    bert_jax benchmark recipe bert=configs/tiny.py fast=configs/fast.py:tiny
     """
     if not flags.recipe:
         raise UserError("The recipes are missing: NAME=CONFIG, such as fast=configs/fast.py:tiny.")
@@ -101,7 +101,7 @@ def recipe(flags: argparse.Namespace) -> None:
 def entry(flags: argparse.Namespace) -> None:
     """Checks an entry of the race (docs/race.md): the output folder of `benchmark recipe`.
 
-    python -m bert_jax benchmark entry race --seconds=290
+    bert_jax benchmark entry race --seconds=290
     """
     from bert_jax.tools.benchmark.entry import run
 
@@ -111,7 +111,7 @@ def entry(flags: argparse.Namespace) -> None:
 def prepare(flags: argparse.Namespace) -> None:
     """Measures the preparation of a corpus, stage by stage.
 
-    python -m bert_jax benchmark prepare --tasks=1,2
+    bert_jax benchmark prepare --tasks=1,2
     """
     tasks = flags.tasks.split(",")
     if not all(number.isdecimal() and int(number) for number in tasks):
@@ -127,7 +127,7 @@ def prepare(flags: argparse.Namespace) -> None:
 def serve(flags: argparse.Namespace) -> None:
     """Loads a server with the requests of 1, 8 and 64 clients.
 
-    python -m bert_jax benchmark serve --model=MODEL
+    bert_jax benchmark serve --model=MODEL
     """
     from bert_jax.tools.benchmark.serve import run
 

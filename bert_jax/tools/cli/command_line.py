@@ -173,7 +173,7 @@ def parse(
     brought up to date.
 
     Args:
-      command: words after `python -m`.
+      command: `bert_jax NAME`, or the module `bert_jax.main`.
       help: text for --help, which ends in examples.
       flags: flags of the command.
       words: the words after the command.
@@ -185,7 +185,7 @@ def parse(
       UserError: for a flag or a word that the command does not have, or an invalid value.
     """
     parser = _Parser(
-        prog=f"python -m {command}",
+        prog=command if " " in command else f"python -m {command}",
         description=help,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

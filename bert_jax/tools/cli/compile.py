@@ -1,9 +1,9 @@
 """Compiles the programs of a run, also for hardware you do not have: memory, FLOPs, links, fit.
 
-    python -m bert_jax compile --config=configs/base.py
-    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4
-    python -m bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
-    python -m bert_jax compile --config=configs/large.py --topology=h100:8
+    bert_jax compile --config=configs/base.py
+    bert_jax compile --config=configs/large.py --topology=v5e:4x4
+    bert_jax compile --config=configs/large.py --topology=v5e:4x4 --largest_batch
+    bert_jax compile --config=configs/large.py --topology=h100:8
 
 All numbers are those of one device. A corpus is not read, and nothing is executed or written.
 Without --topology the programs are compiled for the devices of this machine. The bound is the

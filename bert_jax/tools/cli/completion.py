@@ -1,7 +1,7 @@
 """Prints a script that completes commands, flags and file names in bash or zsh.
 
-    eval "$(python -m bert_jax completion bash)"      # in ~/.bashrc
-    eval "$(python -m bert_jax completion zsh)"       # in ~/.zshrc, after compinit
+    eval "$(bert_jax completion bash)"      # in ~/.bashrc
+    eval "$(bert_jax completion zsh)"       # in ~/.zshrc, after compinit
 
 The command must be installed as `bert_jax`.
 """

@@ -1,14 +1,14 @@
 """Imports, exports, lists and compares checkpoints.
 
-    python -m bert_jax convert from_hf PATH OUT          folder or file of Hugging Face -> workdir
-    python -m bert_jax convert from_google DIR OUT        folder of google-research/bert -> workdir
-    python -m bert_jax convert from_openai DIR OUT        released weights of GPT -> workdir
-    python -m bert_jax convert from_bilm DIR OUT          folder of bilm-tf (ELMo) -> workdir
-    python -m bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
-    python -m bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
-    python -m bert_jax convert to_onnx MODEL OUT          model -> folder for onnxruntime
-    python -m bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
-    python -m bert_jax convert verify A B                 differences between two models' outputs
+    bert_jax convert from_hf PATH OUT          folder or file of Hugging Face -> workdir
+    bert_jax convert from_google DIR OUT        folder of google-research/bert -> workdir
+    bert_jax convert from_openai DIR OUT        released weights of GPT -> workdir
+    bert_jax convert from_bilm DIR OUT          folder of bilm-tf (ELMo) -> workdir
+    bert_jax convert to_hf WORKDIR OUT          workdir -> folder of Hugging Face
+    bert_jax convert to_stablehlo WORKDIR OUT   workdir -> program that needs only jax
+    bert_jax convert to_onnx MODEL OUT          model -> folder for onnxruntime
+    bert_jax convert inspect PATH               names, shapes and dtypes of the tensors
+    bert_jax convert verify A B                 differences between two models' outputs
 
 Add --help to one of them for its flags. OUT is written completely or not at all.
 """
@@ -32,7 +32,7 @@ _FORMATS = {
 def import_weights(flags: argparse.Namespace) -> None:
     """Makes a workdir of another program's checkpoint.
 
-    python -m bert_jax convert from_hf WEIGHTS RUN
+    bert_jax convert from_hf WEIGHTS RUN
     """
     from bert_jax.formats.foreign import Choices
     from bert_jax.tools.convert.conversions import convert
@@ -45,7 +45,7 @@ def import_weights(flags: argparse.Namespace) -> None:
 def to_hf(flags: argparse.Namespace) -> None:
     """Makes a folder that transformers loads.
 
-    python -m bert_jax convert to_hf RUN MODEL
+    bert_jax convert to_hf RUN MODEL
     """
     from bert_jax.tools.convert.conversions import to_huggingface
 
@@ -55,7 +55,7 @@ def to_hf(flags: argparse.Namespace) -> None:
 def to_stablehlo(flags: argparse.Namespace) -> None:
     """Makes a program that needs only jax.
 
-    python -m bert_jax convert to_stablehlo RUN PROGRAM
+    bert_jax convert to_stablehlo RUN PROGRAM
     """
     from bert_jax.tools.convert.conversions import to_stablehlo
 
@@ -65,7 +65,7 @@ def to_stablehlo(flags: argparse.Namespace) -> None:
 def to_onnx(flags: argparse.Namespace) -> None:
     """Makes a folder for onnxruntime.
 
-    python -m bert_jax convert to_onnx RUN FOLDER
+    bert_jax convert to_onnx RUN FOLDER
     """
     from bert_jax.tools.convert.conversions import to_onnx
 
@@ -76,7 +76,7 @@ def to_onnx(flags: argparse.Namespace) -> None:
 def inspect(flags: argparse.Namespace) -> None:
     """Lists the tensors of a checkpoint.
 
-    python -m bert_jax convert inspect RUN
+    bert_jax convert inspect RUN
     """
     from bert_jax.tools.convert.inspection import list_tensors
 
@@ -87,7 +87,7 @@ def inspect(flags: argparse.Namespace) -> None:
 def verify(flags: argparse.Namespace) -> None:
     """Prints the largest differences between two models' outputs.
 
-    python -m bert_jax convert verify RUN DIR
+    bert_jax convert verify RUN DIR
     """
     from bert_jax.tools.convert.comparison import compare
 

@@ -1,10 +1,10 @@
 """Looks at the machine, and at a run before it starts: what will not work, and how to fix it.
 
-    python -m bert_jax doctor
-    python -m bert_jax doctor --config=configs/tiny.py --workdir=DIR
-    python -m bert_jax doctor --config=configs/ner.py:wikigold --config.init_from=BERT \\
+    bert_jax doctor
+    bert_jax doctor --config=configs/tiny.py --workdir=DIR
+    bert_jax doctor --config=configs/ner.py:wikigold --config.init_from=BERT \\
         --config.data.train=train.conll --config.data.eval=dev.conll
-    python -m bert_jax doctor --workdir=DIR
+    bert_jax doctor --workdir=DIR
 
 Without a configuration: versions, devices, memory, disk. With --config, as for train, or with the
 --workdir of a run: also the data, the recipe, and what the run needs of memory, disk and time. A

@@ -1,9 +1,9 @@
 """Computes vectors of texts, or of their words or tokens, with a trained model.
 
-    python -m bert_jax encode texts.txt --model=MODEL --output=vectors.npz
-    python -m bert_jax encode --model=MODEL "A cat." "A dog."
-    python -m bert_jax encode articles.txt --model=MODEL --output=vectors.npz --windows
-    python -m bert_jax encode texts.txt --model=MODEL --output=words.jsonl --level=word
+    bert_jax encode texts.txt --model=MODEL --output=vectors.npz
+    bert_jax encode --model=MODEL "A cat." "A dog."
+    bert_jax encode articles.txt --model=MODEL --output=vectors.npz --windows
+    bert_jax encode texts.txt --model=MODEL --output=words.jsonl --level=word
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
 has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. The ending of

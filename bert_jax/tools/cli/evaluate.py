@@ -1,6 +1,6 @@
 """Evaluates a run on its held-out data; prints the metrics and writes results.json.
 
-    python -m bert_jax evaluate --workdir=DIR
+    bert_jax evaluate --workdir=DIR
 
 The checkpoint is the newest or the best one, as config.checkpoint.use says.
 """

@@ -1,9 +1,9 @@
 """Predicts the [MASK] tokens of texts.
 
-    python -m bert_jax fill_mask --model=MODEL "The [MASK] of the list is returned."
-    python -m bert_jax fill_mask --model=MODEL texts.txt --output=filled.jsonl
-    python -m bert_jax fill_mask --model=MODEL --rounds=5 "Returns [MASK:5] of an array."
-    python -m bert_jax fill_mask --model=MODEL --held_out=5
+    bert_jax fill_mask --model=MODEL "The [MASK] of the list is returned."
+    bert_jax fill_mask --model=MODEL texts.txt --output=filled.jsonl
+    bert_jax fill_mask --model=MODEL --rounds=5 "Returns [MASK:5] of an array."
+    bert_jax fill_mask --model=MODEL --held_out=5
 
 A word is a file with a text a line if there is one of that name, - is standard input, anything else
 is a text. --held_out masks frequent words of held-out sentences of the model's corpus, and prints

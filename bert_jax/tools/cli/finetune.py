@@ -1,9 +1,9 @@
 """Fine-tunes a model on a file of labelled examples.
 
-    python -m bert_jax finetune train.csv --model=MODEL
-    python -m bert_jax finetune train.csv --model=MODEL --evaluate=dev.csv --workdir=DIR
-    python -m bert_jax finetune train.conll --model=MODEL --config.epochs=5
-    python -m bert_jax finetune train.csv --model=SMALL --teacher=runs/large
+    bert_jax finetune train.csv --model=MODEL
+    bert_jax finetune train.csv --model=MODEL --evaluate=dev.csv --workdir=DIR
+    bert_jax finetune train.conll --model=MODEL --config.epochs=5
+    bert_jax finetune train.csv --model=SMALL --teacher=runs/large
 
 The file is a table (CSV, TSV, JSON lines) with a column of texts and one of labels, words with tags
 (CoNLL, JSON lines), questions (SQuAD), or pairs of texts to embed (anchor, positive). Its task,
@@ -53,5 +53,5 @@ def run(flags: argparse.Namespace) -> None:
             print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
     train_and_report(plan.config, workdir, flags.trackers)
     command = "encode" if find_task(plan.config.task).embeds else "predict"
-    print(f"use it     python -m bert_jax {command} FILE --model={workdir}")
-    print(f"           python -m bert_jax serve --model={workdir}")
+    print(f"use it     bert_jax {command} FILE --model={workdir}")
+    print(f"           bert_jax serve --model={workdir}")

@@ -1,8 +1,8 @@
 """Continues texts by a model that predicts the next word: GPT, or left-to-right BERT.
 
-    python -m bert_jax generate --model=MODEL "The list is"
-    python -m bert_jax generate --model=MODEL --greedy "The list is" "It returns"
-    python -m bert_jax generate --model=MODEL --top_p=0.9 --num_samples=3 --seed=1 "The list is"
+    bert_jax generate --model=MODEL "The list is"
+    bert_jax generate --model=MODEL --greedy "The list is" "It returns"
+    bert_jax generate --model=MODEL --top_p=0.9 --num_samples=3 --seed=1 "The list is"
 
 Words are drawn from the model's distribution, which --temperature, --top_k and --top_p change in
 this order; --greedy takes the most probable word instead. A text ends where the model ends it, or

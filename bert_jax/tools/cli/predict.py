@@ -1,8 +1,8 @@
 """Predicts texts, or the examples of files, with a trained model.
 
-    python -m bert_jax predict --model=MODEL "A wonderful film." "A waste of time."
-    python -m bert_jax predict --model=MODEL test.csv --output=predicted.csv
-    cat texts.txt | python -m bert_jax predict --model=MODEL - --output=-
+    bert_jax predict --model=MODEL "A wonderful film." "A waste of time."
+    bert_jax predict --model=MODEL test.csv --output=predicted.csv
+    cat texts.txt | bert_jax predict --model=MODEL - --output=-
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
 has the form of the training files, with or without labels, or a text a line; for a pre-trained

@@ -1,10 +1,10 @@
 """Makes a vocabulary and training shards of a corpus; training does the same if they are missing.
 
-    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR
-    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
-    python -m bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
-    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --task=0/4
-    python -m bert_jax prepare --config=configs/base.py --data_dir=DIR --runner=FlinkRunner -- \\
+    bert_jax prepare --config=configs/tiny.py --data_dir=DIR
+    bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
+    bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
+    bert_jax prepare --config=configs/base.py --data_dir=DIR --task=0/4
+    bert_jax prepare --config=configs/base.py --data_dir=DIR --runner=FlinkRunner -- \\
         --flink_master=HOST:8081
 
 Several programs, on one machine or on several that share a file system, divide the work between

@@ -1,8 +1,8 @@
 """Writes the report of a run, of several runs or of a sweep: one HTML file that opens offline.
 
-    python -m bert_jax report --workdir=DIR
-    python -m bert_jax report --workdir=DIR --held_out=10
-    python -m bert_jax report --workdir=DIR --workdir=DIR2 --output=comparison.html
+    bert_jax report --workdir=DIR
+    bert_jax report --workdir=DIR --held_out=10
+    bert_jax report --workdir=DIR --workdir=DIR2 --output=comparison.html
 
 The file needs no network and no other file; docs/report.md describes what is in it. `train` and
 `sweep` write it too, as report.html in the workdir. With --held_out, held-out sentences go through

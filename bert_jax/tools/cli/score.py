@@ -1,7 +1,7 @@
 """Prints or writes log-likelihoods of texts, or pseudo-log-likelihoods.
 
-    python -m bert_jax score --model=MODEL "The list is returned." "List the returned is."
-    python -m bert_jax score --model=MODEL texts.txt --output=scores.jsonl
+    bert_jax score --model=MODEL "The list is returned." "List the returned is."
+    bert_jax score --model=MODEL texts.txt --output=scores.jsonl
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
 has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints

@@ -1,7 +1,7 @@
 """Serves a page and a JSON API for whatever a trained model can do, on this machine.
 
-    python -m bert_jax serve --model=MODEL
-    python -m bert_jax serve --model=MODEL --port=0 --rate=0
+    bert_jax serve --model=MODEL
+    bert_jax serve --model=MODEL --port=0 --rate=0
     curl -d '{"inputs": ["The [MASK] of the list."]}' -H 'Content-Type: application/json' \\
         http://127.0.0.1:8000/api/predict
 

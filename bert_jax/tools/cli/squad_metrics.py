@@ -1,7 +1,7 @@
 """Scores predictions exactly like the official scripts of SQuAD 1.1, SQuAD 2.0 and CMRC 2018.
 
-    python -m bert_jax squad_metrics dev-v2.0.json predictions.json --na_prob=null_odds.json
-    python -m bert_jax squad_metrics cmrc2018_dev.json predictions.json --cmrc
+    bert_jax squad_metrics dev-v2.0.json predictions.json --na_prob=null_odds.json
+    bert_jax squad_metrics cmrc2018_dev.json predictions.json --cmrc
 
 DATA is the data set's own file. PREDICTIONS maps the id of each question to a text, "" for no
 answer. The rules are those of version 2.0 with --na_prob, if DATA states version 2, or if it has a

@@ -1,10 +1,10 @@
 """Runs many trainings that depend on each other, and prints tables of their results.
 
-    python -m bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
+    bert_jax sweep --sweep=configs/sweeps/table5.py:mini --workdir=DIR \\
         --set corpus=text:FILE --set data=FOLDER --seeds=3
-    python -m bert_jax sweep --workdir=DIR                 resumes it
-    python -m bert_jax sweep --workdir=DIR --report        prints the tables again
-    python -m bert_jax sweep --sweep=FILE --set NAME=VALUE --dry_run
+    bert_jax sweep --workdir=DIR                 resumes it
+    bert_jax sweep --workdir=DIR --report        prints the tables again
+    bert_jax sweep --sweep=FILE --set NAME=VALUE --dry_run
 
 --config.FIELD=VALUE changes a field of all runs. The exit code is 1 if a run failed, and 130 or 143
 after Ctrl-C or SIGTERM, after which the same command resumes.
@@ -197,7 +197,7 @@ def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> No
     if outcome.signal_name:
         print(
             f"Stopped by {outcome.signal_name}. The same command resumes, or:"
-            f" python -m bert_jax sweep --workdir={shlex.quote(workdir)}"
+            f" bert_jax sweep --workdir={shlex.quote(workdir)}"
         )
         sys.exit(128 + signal.Signals[outcome.signal_name])
     print()

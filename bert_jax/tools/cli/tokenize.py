@@ -1,6 +1,6 @@
 """Prints the ids or the pieces of each line of standard input.
 
-    echo "Unaffable, naïve." | python -m bert_jax tokenize --vocab=vocab.txt --pieces
+    echo "Unaffable, naïve." | bert_jax tokenize --vocab=vocab.txt --pieces
     una ##ffa ##ble , naive .
 
 Prints one line for each line, without [CLS] and [SEP]. Invalid UTF-8 is replaced by U+FFFD, and the

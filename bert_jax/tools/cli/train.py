@@ -1,8 +1,8 @@
 """Trains a model, or resumes a run that was stopped.
 
-    python -m bert_jax train --config=configs/tiny.py --workdir=DIR
-    python -m bert_jax train --config=configs/base.py --workdir=DIR --config.data.source=text:PATH
-    python -m bert_jax train --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
+    bert_jax train --config=configs/tiny.py --workdir=DIR
+    bert_jax train --config=configs/base.py --workdir=DIR --config.data.source=text:PATH
+    bert_jax train --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
 
 The same command continues a run that was stopped, with exactly the same results. The exit code is
 130 after Ctrl-C and 143 after SIGTERM, which save the run.

@@ -233,7 +233,7 @@ def corpus_verdict(
         advice.append(
             f"{about} is no better than knowing how frequent each token is: train longer, or look"
             " at optimizer.learning_rate and warmup, and at the data with"
-            " python -m bert_jax prepare --workdir=DIR --dump=5."
+            " bert_jax prepare --workdir=DIR --dump=5."
         )
     elif accuracy is not None and not accuracy > share:
         advice.append("No better than always predicting the most frequent token yet: train longer.")

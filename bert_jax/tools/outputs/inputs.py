@@ -25,8 +25,7 @@ _ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|parquet|arrow|gz|bz2|xz|zst"
 _LIKE_A_FILE = re.compile(rf"\S*/\S*|\S+\.({_ENDINGS})", re.IGNORECASE)
 # Example classes that a single text does not make, and what to give instead.
 _NO_TEXTS = {
-    Question: "python -m bert_jax answer asks a --question about a --context, and files have"
-    " SQuAD's form",
+    Question: "bert_jax answer asks a --question about a --context, and files have SQuAD's form",
     ChoiceExample: 'write {"context": ..., "endings": [...]} on a line of standard input or a file',
 }
 

@@ -108,7 +108,7 @@ def test_help_has_the_example_and_every_flag(word, capsys):
         parse_flags(word)
     assert end.value.code == 0
     said = capsys.readouterr().out
-    assert "usage: python -m bert_jax test" in said and "    an example\n" in said
+    assert "usage: bert_jax test" in said and "    an example\n" in said
     assert "100 % is 1. (default: 0.5)" in said and "--nocheck" in said
 
 

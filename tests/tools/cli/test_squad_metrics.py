@@ -1,4 +1,4 @@
-"""The command `python -m bert_jax squad_metrics`: its files, its output, its errors."""
+"""The command `bert_jax squad_metrics`: its files, its output, its errors."""
 
 import json
 import pathlib

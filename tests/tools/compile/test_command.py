@@ -1,4 +1,4 @@
-"""`python -m bert_jax compile`: lines, JSON, exit code and mistakes."""
+"""`bert_jax compile`: lines, JSON, exit code and mistakes."""
 
 import json
 
