@@ -26,10 +26,10 @@ cat <<END
 
 What next:
   enter the environment     cd $(printf '%q' "$root") && source .venv/bin/activate
-  ask it something          python -m bert_jax fill_mask --model=$quoted "The [MASK] of the list is returned."
-  look at the data          python -m bert_jax prepare --workdir=$quoted --dump=3
+  ask it something          bert_jax fill_mask --model=$quoted "The [MASK] of the list is returned."
+  look at the data          bert_jax prepare --workdir=$quoted --dump=3
   look at the report        $quoted/report.html; also metrics.jsonl, and tensorboard/ with TensorBoard
-  evaluate it again         python -m bert_jax.main --mode=evaluate --workdir=$quoted
-  train on your own text    python -m bert_jax.main --config=configs/fast.py:plain --workdir=DIR --config.data.source=text:YOUR.txt
+  evaluate it again         bert_jax evaluate --workdir=$quoted
+  train on your own text    bert_jax train --config=configs/fast.py:plain --workdir=DIR --config.data.source=text:YOUR.txt
   train BERT-Base           README.md and launch/README.md
 END
