@@ -12,12 +12,16 @@ from bert_jax.models import (
     MODELS,
     Bert,
     BertConfig,
+    DistilBertConfig,
+    ElectraConfig,
     Elmo,
     ElmoConfig,
     Gpt,
     GptConfig,
     ModernBert,
     ModernBertConfig,
+    RobertaConfig,
+    XlmRobertaConfig,
     complete_batch,
 )
 from bert_jax.models.task_heads import ClassificationModel, SpanModel
@@ -33,6 +37,10 @@ SMALL = {
 HEADS = {"num_heads": 4, "intermediate_size": 64}
 ENCODERS = {
     "bert": Bert(BertConfig(**SMALL, **HEADS)),
+    "distilbert": Bert(DistilBertConfig(**SMALL, **HEADS)),
+    "electra": Bert(ElectraConfig(**SMALL, **HEADS, embedding_size=16)),
+    "roberta": Bert(RobertaConfig(**SMALL, **HEADS)),
+    "xlm_roberta": Bert(XlmRobertaConfig(**SMALL, **HEADS)),
     "gpt": Gpt(GptConfig(**SMALL, **HEADS)),
     "modernbert": ModernBert(ModernBertConfig(**SMALL, **HEADS)),
     "elmo": Elmo(ElmoConfig(**SMALL, cell_size=20, tokens="embeddings")),

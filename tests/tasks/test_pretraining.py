@@ -17,6 +17,7 @@ TOKENIZER: Any = SimpleNamespace(
     cls_id=2,
     sep_id=3,
     is_continuation=np.zeros(64, bool),
+    piece_lengths=lambda: (1,) * 64,
 )
 
 
