@@ -12,9 +12,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bert_jax.api import Model, adapt, finetune, get_config, load, prepare, train
+    from bert_jax.api import Model, adapt, finetune, get_config, load, multitask, prepare, train
 
-__all__ = ["Model", "adapt", "finetune", "get_config", "load", "prepare", "train"]
+__all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "prepare", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -29,9 +29,10 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
 from bert_jax.training import train as training
 from bert_jax.training.listener import Listener
+from bert_jax.training.multitask import train_tasks
 from bert_jax.training.seeds import train_seeds
 
-__all__ = ["Model", "adapt", "finetune", "get_config", "load", "prepare", "train"]
+__all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "prepare", "train"]
 
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
@@ -195,6 +196,34 @@ def finetune(
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(plans.TASKS)}.")
     files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
     return _train(set_values(config, files | values), workdir, listener=listener)
+
+
+def multitask(
+    configs: Mapping[str, ConfigDict | RunConfig],
+    workdir: str | os.PathLike,
+    listeners: Mapping[str, Listener] | None = None,
+) -> dict[str, Model]:
+    """Trains several labelled tasks on one encoder, in turns, and returns the model of each.
+
+    Args:
+      configs: name of a task -> its configuration (`get_config`); all have the same `init_from`,
+        model and seed.
+      workdir: folder of the run; the workdir of a task is workdir/NAME.
+      listeners: name of a task -> what receives its messages and metrics; None: nothing does.
+
+    Raises:
+      UserError: as `train`, or the tasks cannot have one encoder.
+
+    >>> reviews = bert_jax.get_config("classification", init_from="runs/mine", ...)
+    >>> names = bert_jax.get_config("ner:wikigold", init_from="runs/mine", ...)
+    >>> models = bert_jax.multitask({"reviews": reviews, "names": names}, "runs/both")
+    >>> models["names"].predict(["Ann lives in Rome."])
+    """
+    workdir = os.fspath(workdir)
+    folders = {name: os.path.join(workdir, name) for name in configs}
+    resolved = {name: resolve(config, folders[name]) for name, config in configs.items()}
+    train_tasks(resolved, workdir, listeners=listeners)
+    return {name: load(folder) for name, folder in folders.items()}
 
 
 def adapt(

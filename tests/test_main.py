@@ -69,6 +69,10 @@ EARLY_ERRORS = {
     "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
     "adapt a.txt": "--model is missing: a workdir, or the folder of another program",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
+    "multitask --workdir=DIR": "Give the tasks: NAME=CONFIG and NAME.FIELD=VALUE for each.",
+    "multitask --workdir=DIR a=configs/ner.py a.stepz=1": (
+        "Task a: There is no configuration field 'stepz'"
+    ),
     "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
         "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
     ),

@@ -12,10 +12,12 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import Group, check_known, flatten, named
 from bert_jax.config.renames import check_names
 from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
-from bert_jax.files.atomic import write_text
+from bert_jax.files.atomic import read_json, write_text
 from bert_jax.files.errors import UserError
 
 NAME = "config.json"
+# The names of the tasks that a folder's runs train together, each in the folder of its name.
+TASKS = "tasks.json"
 # Chosen when a run begins, if it is empty, and kept in its configuration.
 CHOSEN_LENGTHS = "data.bucket_lengths"
 
@@ -69,9 +71,9 @@ def load(workdir: str) -> RunConfig:
       UserError: there is none, it is corrupt, or it is that of another program or version.
     """
     path = pathlib.Path(workdir, NAME)
+    check_workdir(workdir)
     if not path.is_file():
         raise UserError(f"{workdir} holds no run: there is no config.json in it.")
-    check_workdir(workdir)
     try:
         return parse(json.loads(path.read_text()))
     except UserError as error:
@@ -95,11 +97,16 @@ def has_begun(init_from: str, workdir: str) -> bool:
 
 
 def check_workdir(workdir: str) -> None:
-    """Refuses a folder in which another program keeps a model: a run would overwrite its files.
+    """Refuses a folder that is not that of one run, which would overwrite what is in it.
 
     Raises:
-      UserError: the folder's config.json is another program's.
+      UserError: the folder's config.json is another program's, or it holds several tasks.
     """
+    if workdir and os.path.isfile(path := os.path.join(workdir, TASKS)):
+        folders = [os.path.join(workdir, name) for name in read_json(path)]
+        raise UserError(
+            f"{workdir} holds several tasks: name the folder of one, {' or '.join(folders)}."
+        )
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
     except (OSError, ValueError, RecursionError):
@@ -119,6 +126,12 @@ def check_one_run(config: RunConfig, workdir: str) -> None:
             f"{workdir} holds the runs of several seeds: name the folder of one,"
             f" {workdir}/seed-{config.seed}."
         )
+
+
+def check_no_run(workdir: str) -> None:
+    """Raises UserError if a folder holds a run, whose files those of several tasks would join."""
+    if os.path.exists(os.path.join(workdir, NAME)):
+        raise UserError(f"{workdir} holds a run: choose another folder for several tasks.")
 
 
 def is_run(workdir: str) -> bool:

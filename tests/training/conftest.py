@@ -15,6 +15,7 @@
 | phrases as units of masking, resumption bit for bit | test_phrases |
 | class weights, thresholds and temperature of a skewed file | test_skewed |
 | several seeds; early stopping | test_seeds, test_early_stopping |
+| several tasks on one encoder: idle heads, resumption; refused | test_multitask |
 | metrics; speed | test_metrics, test_clock |
 
 Runs of pre-training, killed and on several machines, are in tests/runs/.

@@ -13,6 +13,7 @@ GROUPS = {
         "train": "Trains a model, or resumes a run that was stopped.",
         "evaluate": "Evaluates a run on its held-out data.",
         "sweep": "Runs many trainings that depend on each other, and tabulates their results.",
+        "multitask": "Trains several labelled tasks on one encoder, in turns.",
     },
     "use a model": {
         "predict": "Predicts texts, or the examples of files, with a trained model.",

@@ -22,15 +22,20 @@ _MAX_HELD_OUT = 4
 
 
 class Terminal(Listener):
-    """Prints what a run reports, with a progress bar below the lines on a terminal."""
+    """Prints what a run reports, with a progress bar below the lines on a terminal.
 
-    def __init__(self):
-        self._bar = sys.stdout.isatty()
+    Args:
+      name: what every line begins with, if several runs report at once; they have no bar.
+    """
+
+    def __init__(self, name: str = ""):
+        self._bar = sys.stdout.isatty() and not name
+        self._name = f"{name:<10} " if name else ""
         self._steps = 0
 
     def line(self, text: str = "") -> None:
         """Prints a line above the bar."""
-        print("\r\x1b[K" + text if self._bar else text, flush=True)
+        print("\r\x1b[K" + text if self._bar else self._name + text, flush=True)
 
     def progress(self, step: int, steps: int) -> None:
         """Redraws the bar; does nothing if the output is not a terminal."""
