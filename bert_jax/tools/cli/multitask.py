@@ -1,6 +1,6 @@
 """Trains several labelled tasks on one encoder, in turns, or resumes a run that was stopped.
 
-    python -m bert_jax multitask --workdir=DIR --config.init_from=BERT \\
+    bert_jax multitask --workdir=DIR --config.init_from=BERT \\
         films=configs/classification.py films.data.train=a.tsv films.data.eval=b.tsv \\
         names=configs/ner.py:wikigold names.data.train=a.conll names.data.eval=b.conll
 
