@@ -202,6 +202,7 @@ def multitask(
     configs: Mapping[str, ConfigDict | RunConfig],
     workdir: str | os.PathLike,
     listeners: Mapping[str, Listener] | None = None,
+    temperature: float = 1.0,
 ) -> dict[str, Model]:
     """Trains several labelled tasks on one encoder, in turns, and returns the model of each.
 
@@ -210,6 +211,7 @@ def multitask(
         model and seed.
       workdir: folder of the run; the workdir of a task is workdir/NAME.
       listeners: name of a task -> what receives its messages and metrics; None: nothing does.
+      temperature: a task's share of the steps is proportional to its own ** (1 / temperature).
 
     Raises:
       UserError: as `train`, or the tasks cannot have one encoder.
@@ -222,7 +224,7 @@ def multitask(
     workdir = os.fspath(workdir)
     folders = {name: os.path.join(workdir, name) for name in configs}
     resolved = {name: resolve(config, folders[name]) for name, config in configs.items()}
-    train_tasks(resolved, workdir, listeners=listeners)
+    train_tasks(resolved, workdir, listeners=listeners, temperature=temperature)
     return {name: load(folder) for name, folder in folders.items()}
 
 

@@ -3,7 +3,8 @@
 Each task is an ordinary run in a folder of its own, with its own data, head, optimizer state, steps
 and schedule. Only the parameters of the encoder are shared: a turn is a step of one task, which
 changes the encoder and its own head. The order of the turns is a random permutation of all steps of
-all tasks, so that a task has a share of the turns in proportion to its size and its epochs.
+all tasks, so that a task's share of the turns is proportional to its size and its epochs, or, with
+a temperature, to a root of them.
 
     DIR/tasks.json      names of the tasks
     DIR/checkpoints     the encoder, and head and optimizer state of each task, by turn
@@ -15,16 +16,13 @@ import contextlib
 import dataclasses
 import functools
 import os
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.config import store
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.data.permutation import permute
 from bert_jax.devices import processes
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.files.atomic import write_json
@@ -44,18 +42,12 @@ from bert_jax.training.resume import (
     record_start,
     restore_or_init,
 )
-from bert_jax.training.run import make_task_data
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.train import TrainResult, report_chosen
+from bert_jax.training.turns import check_tasks, order_of_turns, tempered
 from bert_jax.training.workdir import save_to_workdir
 
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-# Fields that all tasks have in common, with those of config.model and config.mesh.
-_SHARED = ("seed", "init_from", "init_layers", "reinit_layers", "data.vocab", "data.lowercase")
-# Fields that have this value in all tasks: all use the last encoder, and a task may be at its
-# step 0 when a run resumes.
-_ONLY = {"seeds": 1, "eval.patience": 0, "eval.at_start": False, "optimizer.average_fraction": 0}
 # Parameters by path, such as bert/embeddings/...
 Params = Mapping[str, Any]
 
@@ -65,6 +57,7 @@ def train_tasks(
     workdir: str,
     *,
     listeners: Mapping[str, Listener] | None = None,
+    temperature: float = 1.0,
 ) -> dict[str, TrainResult]:
     """Trains tasks in turns, to the end or until SIGTERM or SIGINT; resumes where it was stopped.
 
@@ -74,6 +67,7 @@ def train_tasks(
       configs: name of a task -> its configuration; model, seed and `init_from` are the same.
       workdir: folder of all tasks; that of a task is workdir/NAME.
       listeners: name of a task -> what receives its progress, metrics and messages.
+      temperature: above 1, small tasks get more turns; see `tempered`.
 
     Returns:
       The result of each task.
@@ -84,11 +78,20 @@ def train_tasks(
     configs = {
         name: config.replace({"checkpoint.use": "newest"}) for name, config in configs.items()
     }
-    _check(configs, workdir)
+    check_tasks(configs, workdir)
     given = listeners if listeners and processes.is_main() else {}
     first = next(iter(configs.values()))
     if first.init_from and not store.has_begun(first.init_from, _folder(workdir, [*configs][0])):
         check_source(first)
+    if temperature != 1:
+        folders = {name: _folder(workdir, name) for name in configs}
+        steps = [open_run(config, folders[name]).steps for name, config in configs.items()]
+        configs = {
+            name: config.replace({"epochs": 0.0, "steps": count})
+            for (name, config), count in zip(
+                configs.items(), tempered(steps, temperature), strict=True
+            )
+        }
     tasks = [
         _Task(name, config, _folder(workdir, name), given.get(name, Listener()))
         for name, config in configs.items()
@@ -120,18 +123,6 @@ def train_tasks(
         )
         for task in tasks
     }
-
-
-def order_of_turns(steps: Sequence[int], seed: int) -> np.ndarray:
-    """Returns int64[all steps], the number of the task whose turn it is.
-
-    Args:
-      steps: steps of each task.
-      seed: decides the order, a permutation of all steps.
-    """
-    total = sum(steps)
-    task_of_step = np.repeat(np.arange(len(steps)), steps)
-    return task_of_step[permute(np.arange(total), total, f"turns {seed}")]
 
 
 # ------------------------------------------------------------------ what the tasks share
@@ -361,39 +352,3 @@ class _Task:
                 meta = self.meta(evaluation.fitted)
                 checkpoints.save(states.of(self.name), meta, evaluation.values)
             report_chosen(run, checkpoints, self.listener)
-
-
-# ------------------------------------------------------------------ checks
-
-
-def _check(configs: Mapping[str, RunConfig], workdir: str) -> None:
-    """Refuses tasks that cannot be trained together, before anything is read."""
-    if len(configs) < 2:
-        raise UserError("Several tasks are trained together: give two or more, each with a name.")
-    store.check_no_run(workdir)
-    first_name, first = next(iter(configs.items()))
-    for name, config in configs.items():
-        if not _NAME.fullmatch(name) or name in ("checkpoints", "data"):
-            raise UserError(
-                f"{name!r} is no name of a task: begin with a letter, then use letters, digits, _"
-                " and -; checkpoints and data are taken."
-            )
-        if not isinstance(config, FinetuningConfig):
-            raise UserError(
-                f"Task {name}: config.task={config.task!r} trains on a corpus; only tasks on"
-                " labelled files are trained together."
-            )
-        make_task_data(config)
-        for field, only in _ONLY.items():
-            if config[field] != only:
-                raise UserError(
-                    f"Task {name}: {field}={config[field]} cannot be used for tasks that are"
-                    f" trained together: set it to {only}."
-                )
-        for field, value in first.fields().items():
-            is_shared = field in _SHARED or field.startswith(("model.", "mesh."))
-            if is_shared and config.get(field) != value:
-                raise UserError(
-                    f"Tasks that are trained together have the same {field}: it is {value!r} in"
-                    f" {first_name} and {config.get(field)!r} in {name}."
-                )

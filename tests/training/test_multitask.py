@@ -15,8 +15,10 @@ from bert_jax.tools.cli.multitask import read_tasks
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.listener import Listener
-from bert_jax.training.multitask import order_of_turns, train_tasks
+from bert_jax.training.multitask import train_tasks
+from bert_jax.training.open import open_run
 from bert_jax.training.train import train
+from bert_jax.training.turns import order_of_turns, tempered
 from bert_jax.training.workdir import open_workdir
 from tests.resuming import (
     StopAfter,
@@ -70,6 +72,18 @@ def test_turns_are_a_random_order_of_all_steps():
     # Of each half, about a quarter: the mean is 50, the standard deviation 4.3.
     assert abs(order[:200].sum() - 50) < 5 * 4.3
     assert (order != order_of_turns((300, 100), seed=2)).any()
+
+
+def test_a_temperature_gives_small_tasks_more_steps(configs, tmp_path):
+    assert tempered((900, 100), 1.0) == [900, 100]
+    assert tempered((900, 100), 2.0) == [750, 250]  # 30 : 10
+    assert tempered((999, 1), 1e9) == [500, 500]
+    with pytest.raises(UserError, match=r"temperature=0.0 must be above 0"):
+        tempered((1, 2), 0.0)
+    before = [open_run(config, str(tmp_path)).steps for config in configs.values()]
+    stop = {"texts": StopAfter(2)}
+    results = train_tasks(configs, str(tmp_path), listeners=stop, temperature=2.0)
+    assert [result.run.steps for result in results.values()] == tempered(before, 2.0) != before
 
 
 def test_both_tasks_learn_on_one_encoder(whole, configs, files):

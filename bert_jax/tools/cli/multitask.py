@@ -26,6 +26,7 @@ FLAGS = (
         "Folder of the run; that of a task is WORKDIR/NAME.",
         missing="the folder that the run is kept in",
     ),
+    Flag("temperature", 1.0, "Above 1, small tasks get more steps: shares are steps^(1/T)."),
     CACHE,
     OVERRIDES,
 )
@@ -46,7 +47,9 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.training.multitask import train_tasks
 
     listeners = {name: training_listener(name=name) for name in configs}
-    results = train_tasks(configs, flags.workdir, listeners=listeners)
+    results = train_tasks(
+        configs, flags.workdir, listeners=listeners, temperature=flags.temperature
+    )
     for name, result in results.items():
         if result.stopped_by:
             sys.exit(128 + signal.Signals[result.stopped_by])
