@@ -74,12 +74,13 @@ def test_turns_are_a_random_order_of_all_steps():
     assert (order != order_of_turns((300, 100), seed=2)).any()
 
 
-def test_a_temperature_gives_small_tasks_more_steps(configs, tmp_path):
+def test_a_temperature_gives_small_tasks_more_steps(make_configs, tmp_path):
     assert tempered((900, 100), 1.0) == [900, 100]
     assert tempered((900, 100), 2.0) == [750, 250]  # 30 : 10
     assert tempered((999, 1), 1e9) == [500, 500]
     with pytest.raises(UserError, match=r"temperature=0.0 must be above 0"):
         tempered((1, 2), 0.0)
+    configs = make_configs({}, {"epochs": 1.0})
     before = [open_run(config, str(tmp_path)).steps for config in configs.values()]
     stop = {"texts": StopAfter(2)}
     results = train_tasks(configs, str(tmp_path), listeners=stop, temperature=2.0)
