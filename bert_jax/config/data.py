@@ -33,7 +33,8 @@ class DataConfig(Group):
     language: str = setting("en")
     # Malformed text (invalid UTF-8, NUL, overlong lines).
     on_bad_text: str = setting("replace", choices=("replace", "skip", "error"))
-    # A vocab.txt or .model file, or train:wordpiece, train:unigram, train:bpe, train:words.
+    # A vocab.txt, .model or tokenizer.json file, GPT's folder, or train:wordpiece, train:unigram,
+    # train:bpe, train:words.
     vocab: str = setting("train:wordpiece")
     # Words that are added to a given WordPiece vocabulary: a file with a word a line, or frequent:N
     # for the N most frequent words of the text that it splits into many pieces. With `init_from`,
@@ -297,7 +298,7 @@ class LabelledConfig(Group):
     # A row of GLUE or CHINESE in data/labelled/published_sets.py, which defines columns and labels;
     # msra_ner, whose words are characters; cmrc2018, which has its own scores.
     published: str = setting("")
-    # A vocab.txt or .model file; empty: the one of `init_from`.
+    # A vocab.txt, .model or tokenizer.json file; empty: that of `init_from`.
     vocab: str = setting("")
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)

@@ -12,7 +12,7 @@ from bert_jax.config.finetuning import FinetuningConfig
 # Of every model in which a position sees only those before it: the last token has seen all.
 _CAUSAL = {"head.pool": "last"}
 # Of configs/fast.py. Pre-training gave its first token no task, and a new pooler learns too slowly
-# from few examples: docs/measurements.md, the texts after 20 minutes on novels.
+# from few examples: docs/log/recipes.md, the texts after 20 minutes on novels.
 _WITHOUT_PAIRS = {"head.pool": "mean", "head.pooler": False}
 # By config.model.name.
 _BY_NAME: dict[str, dict[str, Any]] = {
