@@ -105,7 +105,7 @@ EARLY_ERRORS = {
     "tokenize": "--vocab is missing: a vocab.txt, or a SentencePiece .model.",
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
     "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
-    "tokenize --vocab=vocab.txt text": "'text' is not a flag: flags begin with two dashes.",
+    "convert inspect a b": "'b' is not a flag: flags begin with two dashes.",
     "encode --model=x --level=word is": "--output is missing: the file for the vectors of each",
     "score --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor",
     "attention x": "--model is missing: a workdir, or the folder",

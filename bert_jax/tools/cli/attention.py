@@ -2,7 +2,7 @@
 
     bert_jax attention --model=MODEL "The [MASK] of the list." --output=attention.html
     bert_jax attention --model=MODEL "A question?" "Its answer." --output=attention.npz
-    bert_jax attention --model=MODEL --held_out --output=heads.html
+    bert_jax attention --model=MODEL --held_out=200 --output=heads.html
     bert_jax attention --model=MODEL --input=FILE "A text." --output=attention.html
 
 One text is shown, or a pair: all heads, any of them between the tokens or words, and what every
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 FLAGS = (
     *TRAINED,
     Flag("output", "", "File to write: .html or .npz."),
-    Flag("held_out", False, "Also statistics over the held-out split, or config.data.eval."),
+    Flag("held_out", 0, "Held-out rows to compute statistics from, too.", minimum=0),
     Flag("input", "", "Also statistics over a file, as predict reads it."),
-    Flag("sample", 200, "Rows or examples that these are computed from.", minimum=1),
+    Flag("sample", 200, "Examples of the file to compute them from.", minimum=1),
     Flag("top_k", 5, "Words that are listed of each prediction.", minimum=1),
     Flag("TEXT", [], "one text, or the two of a pair"),
 )
@@ -78,7 +78,7 @@ def _check_flags(flags: argparse.Namespace) -> None:
     if flags.held_out and flags.input:
         raise UserError("--held_out and --input are two samples: give one of them.")
     if not flags.text and not flags.held_out and not flags.input:
-        raise UserError('Give a text, for example "The list is returned.", or --held_out.')
+        raise UserError('Give a text, for example "The list is returned.", or --held_out=200.')
     if not flags.output.endswith((".html", ".npz")):
         raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     if flags.input and not os.path.isfile(flags.input):
@@ -101,7 +101,7 @@ def _compute(
     if not flags.held_out and not flags.input:
         return arrays, ""
     counts = Counter()
-    batches = sample_batches(reader.model, flags.input, flags.sample, counts)
+    batches = sample_batches(reader.model, flags.input, flags.held_out or flags.sample, counts)
     arrays["sample_statistics"], rows, tokens = reader.statistics(batches)
     where = flags.input or "the held-out split"
     cut = f"; {n:,} tokens of its texts are cut off" if (n := counts["tokens_cut_off"]) else ""

@@ -36,6 +36,13 @@ def test_a_line_for_each_line_of_text(flags, text, output, errors, command):
     assert (done.returncode, done.stdout, done.stderr) == (0, output, errors)
 
 
+def test_texts_and_files_are_read_in_order(command, tmp_path):
+    (tmp_path / "two.txt").write_text("the\n.\n")
+    words = [*command, "The unaffable", "two.txt", "mask"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True)
+    assert (done.stdout, done.stderr) == (b"5 6 7 8\n5\n14\n13\n", b"")
+
+
 def test_it_streams_and_stops_quietly_when_nobody_reads(command):
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:

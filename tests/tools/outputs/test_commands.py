@@ -32,7 +32,7 @@ INVALID = {
     "attention": {
         "--model=WORKDIR": "Give a text, for example",
         "--model=WORKDIR a b c": "3 texts are given: give one, or the two of a pair.",
-        "--model=WORKDIR --held_out --input=setup.py": "--held_out and --input are two samples",
+        "--model=WORKDIR --held_out=5 --input=setup.py": "--held_out and --input are two samples",
         "--model=WORKDIR is --output=x.svg": "--output=x.svg: the ending says the form, .html",
         "--model=WORKDIR is --output=lost/x.npz": "--output=lost/x.npz: there is no folder",
     },
