@@ -358,8 +358,8 @@ def in_array(values: str) -> dict[str, str]:
     [
         (["evaluate", "--workdir=a folder"], "", []),
         (["prepare", "--data_dir=d"], "", []),
-        (["prepare", "--data_dir=d"], "5 8 0 1", ["--task=5/8"]),
-        (["prepare", "--data_dir=d"], "14 3 10 2", ["--task=2/3"]),
+        (["prepare", "--data_dir=d"], "5 8 0 1", ["--share=5/8"]),
+        (["prepare", "--data_dir=d"], "14 3 10 2", ["--share=2/3"]),
         (["sweep", "--workdir=d"], "", []),
         (["sweep", "--workdir=d", "--stage=1"], "5 8 0 1", ["--number=5"]),
         (["sweep", "--workdir=d", "--stage", "1"], "14 3 10 2", ["--number=14"]),

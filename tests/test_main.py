@@ -89,11 +89,11 @@ EARLY_ERRORS = {
     "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
     "compile": "--config is missing",
     "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
-    "prepare --config=configs/tiny.py --data_dir=DIR --merge --task=0/2": (
-        "--merge and --task=0/2 exclude each other"
+    "prepare --config=configs/tiny.py --data_dir=DIR --merge --share=0/2": (
+        "--merge and --share=0/2 exclude each other"
     ),
-    "prepare --config=configs/tiny.py --data_dir=DIR --runner=DirectRunner --task=0/2": (
-        "--runner and --task=0/2 exclude each other"
+    "prepare --config=configs/tiny.py --data_dir=DIR --runner=DirectRunner --share=0/2": (
+        "--runner and --share=0/2 exclude each other"
     ),
     "prepare --config=configs/tiny.py --data_dir=DIR --runner=Flink": (
         "argument --runner: invalid choice: 'Flink' (choose from "

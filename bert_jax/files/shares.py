@@ -112,5 +112,5 @@ def parse_share(text: str) -> tuple[int, int]:
     """
     index, slash, count = text.partition("/")
     if not (slash and index.isdecimal() and count.isdecimal() and int(index) < int(count)):
-        raise UserError(f"--task={text} is not I/N with I from 0 to N - 1, such as 0/4 to 3/4.")
+        raise UserError(f"--share={text} is not I/N with I from 0 to N - 1, such as 0/4 to 3/4.")
     return int(index), int(count)

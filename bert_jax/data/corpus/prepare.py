@@ -74,7 +74,7 @@ def prepare(
     if task[1] > 1 and address_of(data_dir):
         raise UserError(
             f"{data_dir}: tasks pass their work on through files that all of them see, which a"
-            " bucket is not: use a shared file system, or one program (without --task)."
+            " bucket is not: use a shared file system, or one program (without --share)."
         )
     check_main()  # before it would wait for the process that prepares the data
     config = dataclasses.replace(config, lexicon=local(config.lexicon))

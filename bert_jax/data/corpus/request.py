@@ -151,7 +151,7 @@ def claim_folder(share: Share, request: dict[str, Any], log: Log) -> None:
     if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
         raise UserError(
             f"{folder} is divided between {count} tasks, and this is one of {share.count}: give"
-            f" all of them --task=I/{count}, or finish alone with --merge."
+            f" all of them --share=I/{count}, or finish alone with --merge."
         )
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)

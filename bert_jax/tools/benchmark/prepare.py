@@ -46,7 +46,7 @@ def _measure(flags: Sequence[str], number: int) -> list[str]:
     command = [sys.executable, "-m", "bert_jax", "prepare", *flags]
     start = time.perf_counter()
     programs = [
-        subprocess.Popen([*command, f"--task={i}/{number}"], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, f"--share={i}/{number}"], stdout=subprocess.PIPE, text=True)
         for i in range(number)
     ]
     output, *_ = (program.communicate()[0] for program in programs)

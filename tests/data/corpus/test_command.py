@@ -111,7 +111,7 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(
 
 def test_what_killed_tasks_left_is_finished_by_one_program(long_text, expected, tmp_path):
     one = ("--config.data.num_processes=1",)
-    tasks = [start(long_text, tmp_path, f"--task={number}/2", *one) for number in range(2)]
+    tasks = [start(long_text, tmp_path, f"--share={number}/2", *one) for number in range(2)]
     wait_for(tmp_path / "unfinished" / "tasks.json")
     for task in tasks:
         task.send_signal(signal.SIGKILL)

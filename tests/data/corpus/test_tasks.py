@@ -131,7 +131,7 @@ def test_all_tasks_have_the_same_number_of_tasks(text, prepared, tmp_path):
     for error in refused.values():
         assert not isinstance(error, OtherTaskError)
         assert "is divided between 2 tasks, and this is one of 3: give all of" in str(error)
-        assert "--task=I/2, or finish alone with --merge." in str(error)
+        assert "--share=I/2, or finish alone with --merge." in str(error)
     assert run_tasks(config, folder, [0, 1], 2) == {}
     assert contents(folder) == contents(pathlib.Path(prepared.folder))
 
