@@ -9,7 +9,8 @@ must contain them: the released one does; a trained one contains those of its te
     python -m bert_jax.main --config=configs/chinese.py:xnli --config.init_from=BERT \\
         --workdir=DIR --config.data.train=TRAIN --config.data.eval=DEV
 
-Sets: xnli, chnsenticorp, lcqmc (classification), msra_ner (entities), cmrc2018 (questions).
+Sets: xnli, chnsenticorp, lcqmc (classification), msra_ner (entities), cmrc2018 (questions). The
+published size was not run.
 """
 
 from ml_collections import ConfigDict

@@ -8,6 +8,9 @@ The files are TSV, CSV or JSON lines with the columns `anchor` and `positive` (`
 pairs with a score: `sentence1`, `sentence2`, `score`. The loss is `head.embedding_loss`. Scores of
 pairs are mrr_at_10, ndcg_at_10, accuracy and recall_at_10, each anchor against all positives of
 the file; of scored pairs spearman and pearson. All fields are in docs/configuration.md.
+
+Result: the quick start's encoder, three epochs on 3,080 pairs of docstrings: MRR@10 0.211 before
+and 0.374 ± 0.001 after training (docs/embeddings.md).
 """
 
 from ml_collections import ConfigDict

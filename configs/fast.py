@@ -8,7 +8,11 @@ The argument is a size of BERT: base (the default), large, medium, small, mini, 
 are those of its configuration; tiny has fewer steps. Or it is a recipe that learns most in minutes
 on a CPU: plain, whose head is a softmax, or record, which may also copy words from its example;
 both of size tiny, and plain_mini and record_mini of size mini.
-docs/pretraining.md has the source of each part, docs/measurements.md what they do.
+docs/pretraining.md has the source of each part, docs/log/recipes.md what they do.
+
+Time and result on 2 CPU cores, on the default text: plain 4 minutes, 47.1 % of the held-out masked
+tokens correct and 1.083 bits per character; record 4 minutes, 51.5 % and 0.960; tiny 4 minutes on
+slower cores, 37.7 %. mini: 20 minutes on 30 MB of novels, 38.3 %. Larger sizes were not run.
 """
 
 from ml_collections import ConfigDict

@@ -7,6 +7,7 @@
 byte-pair vocabulary of the published size is trained on the text: 40,478 pieces and three special
 tokens. `tiny` is for a laptop: 2 layers, hidden size 128, and what configs/tiny.py changes besides.
 The paper does not give epsilon and clipping: they are those of the released fine-tuning code.
+Results at a small scale are in docs/comparison.md; the published size was not run.
 """
 
 from ml_collections import ConfigDict

@@ -6,7 +6,7 @@
 
 7,038 steps at 128 tokens and 1,563 at 512, each with its own warm-up: the settings of
 `run_pretraining.sh` in NVIDIA/DeepLearningExamples (PyTorch/LanguageModeling/BERT), which follows
-You et al. 2020. `microbatch_size` divides a batch into parts that fit.
+You et al. 2020. `microbatch_size` divides a batch into parts that fit. Compiled, not run.
 """
 
 from ml_collections import ConfigDict

@@ -7,7 +7,8 @@
 BERT's data and settings, with a causal mask and the prediction of the next token, by BERT's own
 head, instead of masked tokens; without next sentences. The argument is the name of one of BERT's
 configurations: base (the default), large, medium, small, mini, tiny. The rows are BERT's pairs;
-`--config.data.segments=full_sentences` and `running_text` are the others.
+`--config.data.segments=full_sentences` and `running_text` are the others. Results at a small scale
+are in docs/comparison.md; base was not run.
 """
 
 from ml_collections import ConfigDict

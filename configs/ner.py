@@ -3,6 +3,9 @@
     python -m bert_jax.main --config=configs/ner.py:conll2003 --config.init_from=BERT \\
         --config.data.train=eng.train --config.data.eval=eng.testa --workdir=DIR
 
+Time and result: wikigold from all-MiniLM-L6-v2 takes under 3 minutes on 2 CPU cores, entity F1
+0.646 ± 0.006 on a fifth of the file (5 seeds); wnut17 0.569 ± 0.011 on its development set (3).
+
 The paper reports an F1 of 92.4 for cased BERT-Base on the test set of conll2003. For the
 feature-based approach of its Table 7, add --config.optimizer.frozen_layers=-1
 --config.head.layers=concat_last_4 --config.head.tagging=bilstm
