@@ -3,15 +3,17 @@
 import bz2
 import codecs
 import gzip
+import importlib.metadata
 import lzma
 import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from io import BufferedIOBase
 from typing import Any, NamedTuple
 
+from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 
 BLOCK = 1 << 18
@@ -158,3 +160,16 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
         is_whole_line, at_line_start = at_line_start, line.endswith(b"\n")
         is_found = is_found or (is_whole_line and at_line_start and may_cut_after(line))
     return file.tell()
+
+
+def fingerprint(paths: Sequence[str]) -> dict[str, Any]:
+    """Returns what decides the sentences of files: names, sizes, contents, and the splitter."""
+    files = [
+        {
+            "name": os.path.basename(path),
+            "bytes": os.path.getsize(path),
+            "sha256": file_sha256(path),
+        }
+        for path in paths
+    ]
+    return {"files": files, "sentencex": importlib.metadata.version("sentencex")}

@@ -1,7 +1,6 @@
 """Rows of Parquet files, and of datasets that Hugging Face `datasets` wrote, as documents."""
 
 import glob
-import importlib.metadata
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -9,10 +8,9 @@ from typing import Any, NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.buckets import local
-from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import ENDINGS, Table, table_files
-from bert_jax.text.files import RANGE_BYTES
+from bert_jax.text.files import RANGE_BYTES, fingerprint
 from bert_jax.text.lines import BadText, Document, make_documents, split_lines
 
 
@@ -76,17 +74,7 @@ class ParquetText:
         return split_lines([text], bad_text)
 
     def fingerprint(self) -> dict[str, Any]:
-        return {
-            "files": [
-                {
-                    "name": os.path.basename(path),
-                    "bytes": os.path.getsize(path),
-                    "sha256": file_sha256(path),
-                }
-                for path in self.paths
-            ],
-            "sentencex": importlib.metadata.version("sentencex"),
-        }
+        return fingerprint(self.paths)
 
 
 def find_tables(globs: str) -> tuple[str, ...]:

@@ -17,7 +17,6 @@ both). A corpus without any sentence raises UserError.
 """
 
 import glob
-import importlib.metadata
 import json
 import os
 import re
@@ -28,9 +27,8 @@ from typing import Any, Protocol
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.buckets import local
-from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
-from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file
+from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file, fingerprint
 from bert_jax.text.installed_docs import InstalledDocs
 from bert_jax.text.lines import BadText, Document, lines_of_text, make_documents, read_lines
 from bert_jax.text.parquet import ParquetText
@@ -133,17 +131,7 @@ class TextFiles:
                 counts["files_without_text"] += 1
 
     def fingerprint(self) -> dict[str, Any]:
-        return {
-            "files": [
-                {
-                    "name": os.path.basename(path),
-                    "bytes": os.path.getsize(path),
-                    "sha256": file_sha256(path),
-                }
-                for path in self.paths
-            ],
-            "sentencex": importlib.metadata.version("sentencex"),
-        }
+        return fingerprint(self.paths)
 
     def _may_cut_after(self) -> Callable[[bytes], bool] | None:
         if self.config.document_separator == "file":
