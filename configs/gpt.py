@@ -13,6 +13,7 @@ Results at a small scale are in docs/comparison.md; the published size was not r
 from ml_collections import ConfigDict
 
 from bert_jax.config import defaults
+from configs import bert
 
 SIZES = ("base", "tiny")
 
@@ -50,19 +51,6 @@ def _make_tiny(config: ConfigDict) -> ConfigDict:
     config.model.hidden_size = 128
     config.model.num_heads = 2
     config.model.intermediate_size = 512
-    config.model.vocab_size = 8192
-    config.model.dropout_rate = 0.0
-    config.model.attention_dropout_rate = 0.0
 
     config.epochs = 0.0
-    config.steps = 4000
-    config.phases = ((64, 1.0),)
-    config.global_batch_size = 32
-    config.data.validation_share = 0.05
-    config.optimizer.learning_rate = 5e-4
-    config.optimizer.warmup = "5%"
-
-    config.log.every = "200"
-    config.eval.every = "1000"
-    config.checkpoint.every = "1000"
-    return config
+    return bert.for_a_laptop(config)

@@ -60,7 +60,7 @@ class Rounds:
 
 
 class Infiller:
-    """Fills in the masks of texts in rounds."""
+    """Fills masked tokens over several rounds."""
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.
@@ -191,7 +191,7 @@ def _choose(
       rounds: temperature and seed.
       text: number of the text.
       number: number of the round.
-      places: int64[masks], which masks of the text they are.
+      places: int64[masks], the numbers of the masks within their text.
     """
     if not rounds.temperature:
         return np.zeros((len(places), 1), np.int64)

@@ -316,7 +316,7 @@ class Model:
           form: "huggingface", which transformers loads, "stablehlo", which needs only jax, or
             "onnx", for onnxruntime and others.
           folder: new or empty.
-          choices: for "onnx", the arguments of `onnx_export.export_onnx`: `output` ("task",
+          choices: arguments that "onnx" passes to `onnx_export.export_onnx`: `output` ("task",
             "vectors"), `int8`, `evaluate`, `max_loss`.
 
         Returns:

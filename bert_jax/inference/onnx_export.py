@@ -32,8 +32,8 @@ def export_onnx(
       output: "task", the logits of the model's head, or "vectors" of tokens and texts; "": the
         former, if the head is trained.
       int8: whether products with kernels are computed in int8.
-      evaluate: with int8, the file on which it is compared with float32: labelled examples for a
-        fine-tuned head, otherwise texts.
+      evaluate: file that int8 and float32 are compared on: labelled examples for a fine-tuned
+        head, otherwise texts.
       max_loss: the largest difference that is accepted, of the first metric of the task, or of 1
         and the mean cosine.
 

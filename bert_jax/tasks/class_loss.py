@@ -36,8 +36,8 @@ class ClassLoss:
     """The loss of one label per example, or of several; the default is cross-entropy.
 
     Attributes:
-      weights: of the labels by number; with several labels per example, pairs of the weights of
-        examples without and with each label; (): all are 1.
+      weights: a weight for each label; with several labels per example, a pair for examples
+        without and with the label; (): all are 1.
       label_smoothing: share of the target that is spread evenly over the labels.
       focal_gamma: exponent of the focal loss; 0: cross-entropy.
     """

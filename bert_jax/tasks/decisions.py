@@ -17,9 +17,9 @@ class Decision:
     Attributes:
       several: whether an example may have several labels.
       temperature: divides the logits.
-      thresholds: of the labels by number. The single label is the one with the largest quotient of
-        probability and threshold; of several labels, those above it. (): the most probable label;
-        those above 1/2.
+      thresholds: a threshold for each label. The single label has the largest quotient of
+        probability and threshold; several labels are above theirs. (): the most probable label,
+        or all above 1/2.
     """
 
     several: bool = False

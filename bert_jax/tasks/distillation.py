@@ -86,7 +86,7 @@ class Distilled(Task):
       model: the student's encoder.
       task: the student's task.
       teacher: the teacher's: of the same kind, or an `EncoderTask` if predictions are not compared.
-      config: with a layer map, a layer and relation heads that are decided.
+      config: the settings, whose layer map, layer and relation heads are resolved.
     """
 
     task: Task

@@ -89,7 +89,7 @@ class Task:
 
         Args:
           outputs: the model's outputs.
-          teacher: those of a teacher of the same task, labels and vocabulary.
+          teacher: outputs of a teacher with the same task, labels and vocabulary.
           batch: the batch that `transform` returned.
           temperature: divisor of the logits of both.
         """
@@ -174,7 +174,7 @@ class TaskData:
         """Returns the host side with what the configuration fits on evaluated rows.
 
         Args:
-          rows, answers: as in `evaluate`.
+          rows, answers: what `evaluate` takes.
         """
         return self
 

@@ -9,12 +9,14 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
+
+_Part = TypeVar("_Part")
 
 BLOCK = 1 << 18
 # A plain file is cut into ranges of about this many bytes, the units of parallel work.
@@ -160,6 +162,25 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
         is_whole_line, at_line_start = at_line_start, line.endswith(b"\n")
         is_found = is_found or (is_whole_line and at_line_start and may_cut_after(line))
     return file.tell()
+
+
+def make_chunks(
+    sized_parts: Iterable[tuple[_Part, int]], min_bytes: int
+) -> list[tuple[_Part, ...]]:
+    """Returns the parts of files in order, in chunks; only the last may be smaller.
+
+    Args:
+      sized_parts: (part, bytes).
+      min_bytes: minimum size of a chunk.
+    """
+    chunks, chunk, size = [], [], 0
+    for part, num_bytes in sized_parts:
+        chunk.append(part)
+        size += num_bytes
+        if size >= min_bytes:
+            chunks.append(tuple(chunk))
+            chunk, size = [], 0
+    return [*chunks, tuple(chunk)] if chunk else chunks
 
 
 def fingerprint(paths: Sequence[str]) -> dict[str, Any]:

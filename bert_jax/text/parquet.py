@@ -10,7 +10,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import ENDINGS, Table, table_files
-from bert_jax.text.files import RANGE_BYTES, fingerprint
+from bert_jax.text.files import RANGE_BYTES, fingerprint, make_chunks
 from bert_jax.text.lines import BadText, Document, make_documents, split_lines
 
 
@@ -49,15 +49,12 @@ class ParquetText:
         """
         if not any(Table(path).num_rows for path in self.paths):
             raise UserError(f"There are no rows in data.source={self.config.source!r}.")
-        chunks, chunk, size = [], [], 0
-        for path in self.paths:
-            for number, num_bytes in enumerate(Table(path).sizes(self.config.field)):
-                chunk.append(Part(path, number, number + 1))
-                size += num_bytes
-                if size >= RANGE_BYTES:
-                    chunks.append(tuple(chunk))
-                    chunk, size = [], 0
-        return [*chunks, tuple(chunk)] if chunk else chunks
+        parts = (
+            (Part(path, number, number + 1), num_bytes)
+            for path in self.paths
+            for number, num_bytes in enumerate(Table(path).sizes(self.config.field))
+        )
+        return make_chunks(parts, RANGE_BYTES)
 
     def read(self, chunk: tuple[Part, ...], counts: Counter) -> Iterator[Document]:
         for part in chunk:

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from bert_jax.config.data import DataConfig
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
-from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file, fingerprint
+from bert_jax.text.files import RANGE_BYTES, FileRange, cut_file, fingerprint, make_chunks
 from bert_jax.text.installed_docs import InstalledDocs
 from bert_jax.text.lines import BadText, Document, lines_of_text, make_documents, read_lines
 from bert_jax.text.parquet import ParquetText
@@ -110,15 +110,12 @@ class TextFiles:
         return chunks
 
     def _cut(self) -> list[tuple[FileRange, ...]]:
-        chunks, chunk, size = [], [], 0
-        for path in self.paths:
-            for part in cut_file(path, self._may_cut_after()):
-                chunk.append(part)
-                size += (os.path.getsize(path) if part.stop is None else part.stop) - part.start
-                if size >= RANGE_BYTES:
-                    chunks.append(tuple(chunk))
-                    chunk, size = [], 0
-        return [*chunks, tuple(chunk)] if chunk else chunks
+        parts = (
+            (part, (os.path.getsize(path) if part.stop is None else part.stop) - part.start)
+            for path in self.paths
+            for part in cut_file(path, self._may_cut_after())
+        )
+        return make_chunks(parts, RANGE_BYTES)
 
     def read(self, chunk: tuple[FileRange, ...], counts: Counter) -> Iterator[Document]:
         for part in chunk:

@@ -57,7 +57,7 @@ def initial_params(
       renew_special_tokens: whether their rows are random although `init_from` has them.
       extend_positions: how a table of positions gets more rows: "tile", "interpolate", or "": it
         does not.
-      tokenizer: that of the run, if it has words that `init_from` lacks (`data.extra_tokens`).
+      tokenizer: the run's tokenizer, if it has words that `init_from` lacks (`data.extra_tokens`).
         Their rows are the means of the rows of their pieces in `init_from`, in the embedding table
         and in the bias of the head.
 

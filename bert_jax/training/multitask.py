@@ -45,7 +45,7 @@ from bert_jax.training.resume import (
 from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.train import TrainResult, report_chosen
-from bert_jax.training.turns import check_tasks, order_of_turns, tempered
+from bert_jax.training.turns import check_tasks, order_of_turns, tempered, with_steps
 from bert_jax.training.workdir import save_to_workdir
 
 # Parameters by path, such as bert/embeddings/...
@@ -86,12 +86,8 @@ def train_tasks(
     if temperature != 1:
         folders = {name: _folder(workdir, name) for name in configs}
         steps = [open_run(config, folders[name]).steps for name, config in configs.items()]
-        configs = {
-            name: config.replace({"epochs": 0.0, "steps": count})
-            for (name, config), count in zip(
-                configs.items(), tempered(steps, temperature), strict=True
-            )
-        }
+        counts = dict(zip(configs, tempered(steps, temperature), strict=True))
+        configs = {name: with_steps(config, counts[name]) for name, config in configs.items()}
     tasks = [
         _Task(name, config, _folder(workdir, name), given.get(name, Listener()))
         for name, config in configs.items()

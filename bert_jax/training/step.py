@@ -18,7 +18,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import flax.linen as nn
 import flax.struct
 import jax
 import jax.numpy as jnp
@@ -110,16 +109,16 @@ def compute_gradient(
     batch = task.transform(masking_key, batch, state.step / steps) | {"carry": state.carry}
     dropout_key = jax.random.fold_in(keys["dropout"], state.step)
     model = task.make_model()
-    if num_microbatches > 1 and task.couples_examples:
-        grads, sums = _cached_gradient(
-            task, model, state.params, batch, dropout_key, num_microbatches
-        )
-        return grads, sums, state.carry
 
     def apply(params, part, key):
         variables = {"params": params, **constants}
         return model.apply(variables, part, deterministic=False, rngs={"dropout": key})
 
+    if num_microbatches > 1 and task.couples_examples:
+        grads, sums = _cached_gradient(
+            task, apply, state.params, batch, dropout_key, num_microbatches
+        )
+        return grads, sums, state.carry
     denominators = {}
     if num_microbatches > 1:
         denominators = _denominators(task, apply, state.params, batch, dropout_key)
@@ -154,7 +153,7 @@ def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | floa
 
     Args:
       sums: result of `Task.losses`.
-      denominators: those of the whole batch; empty: those of `sums`.
+      denominators: the denominators for the whole batch; empty: `sums` is the whole batch.
     """
     of_batch = denominators or {name: item.denominator for name, item in sums.items()}
     loss = 0.0
@@ -166,7 +165,12 @@ def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | floa
 
 
 def _cached_gradient(
-    task: Task, model: nn.Module, params: Any, batch: Batch, key: jax.Array, num_microbatches: int
+    task: Task,
+    apply: Callable[..., Any],
+    params: Any,
+    batch: Batch,
+    key: jax.Array,
+    num_microbatches: int,
 ) -> tuple[Any, Sums]:
     """Returns the gradient and the Sums of a batch whose examples the losses relate to each other.
 
@@ -177,21 +181,22 @@ def _cached_gradient(
     """
     numbered_parts = (jnp.arange(num_microbatches), _split(batch, num_microbatches))
 
-    def apply(params, numbered_part):
+    def outputs_of(params, numbered_part):
         number, part = numbered_part
-        rngs = {"dropout": jax.random.fold_in(key, number)}
-        return model.apply({"params": params}, part, deterministic=False, rngs=rngs)
+        return apply(params, part, jax.random.fold_in(key, number))
 
     def loss_of_outputs(outputs):
         sums = task.losses(outputs, batch)
         return _loss(sums, {}), sums
 
-    _, outputs = jax.lax.scan(lambda _, part: (None, apply(params, part)), None, numbered_parts)
+    _, outputs = jax.lax.scan(
+        lambda _, part: (None, outputs_of(params, part)), None, numbered_parts
+    )
     grads_of_outputs, sums = jax.grad(loss_of_outputs, has_aux=True)(jax.tree.map(_merge, outputs))
 
     def add_part(total, part):
         numbered_part, grads_of_part = part
-        _, backward = jax.vjp(lambda params: apply(params, numbered_part), params)
+        _, backward = jax.vjp(lambda params: outputs_of(params, numbered_part), params)
         return jax.tree.map(jnp.add, total, *backward(grads_of_part)), None
 
     parts = (numbered_parts, _split(grads_of_outputs, num_microbatches))

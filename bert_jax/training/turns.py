@@ -20,6 +20,15 @@ _SHARED = ("seed", "init_from", "init_layers", "reinit_layers", "data.vocab", "d
 _ONLY = {"seeds": 1, "eval.patience": 0, "eval.at_start": False, "optimizer.average_fraction": 0}
 
 
+# Fields that give the length of training in other units than steps.
+_LENGTHS = ("epochs", "examples", "tokens")
+
+
+def with_steps(config: RunConfig, steps: int) -> RunConfig:
+    """Returns a configuration that trains for this number of steps."""
+    return config.replace({name: 0 for name in _LENGTHS} | {"steps": steps})
+
+
 def tempered(steps: Sequence[int], temperature: float) -> list[int]:
     """Returns steps proportional to steps ** (1 / temperature), at least 1, with about their sum.
 

@@ -21,7 +21,7 @@ class TextExample:
     Attributes:
       labels: one class, any number of classes (multi-label), or a number as text (regression, the
         score of a pair); None: not labelled.
-      negative: for embeddings, a third text, which is not to be near the first one.
+      negative: third text, whose embedding must be far from that of the first one.
     """
 
     where: str
