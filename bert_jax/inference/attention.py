@@ -89,7 +89,7 @@ class AttentionReader:
         tokenizer, length = self.model.tokenizer, len(row.input_ids)
         padded = [0] + [-1] * (self.model.batch_shards - 1)
         batch = EncodedTexts([row], tokenizer).take(np.array(padded)[:, None], self.length(row))
-        found = {name: array[0] for name, array in self.model.call(self._forward, batch).items()}
+        found = {name: array[0] for name, array in jax.device_get(self._forward(batch)).items()}
         attention = found["attention"][..., :length, :length]
         statistics = mean_statistics(found["sums"], float(found["attending"]), "The text")
         spans = all_spans(row, tokenizer)
@@ -122,7 +122,7 @@ class AttentionReader:
         """
         total, attending, rows = np.zeros(()), 0.0, 0
         for batch in batches:
-            found = self.model.call(self._sums, batch)
+            found = jax.device_get(self._sums(batch))
             total = total + found["sums"].sum(axis=0, dtype=np.float64)
             attending += float(found["attending"].sum(dtype=np.float64))
             rows += int((batch["example_ids"] > 0).any(axis=1).sum())

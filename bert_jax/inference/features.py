@@ -58,16 +58,18 @@ class FeatureExtractor:
         check_layers(choice, self.model.encoder)
         self.choice, self.max_length = decide(choice, self.model)
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
+        config = _encoder_config(self.choice, self.model.encoder)
         self._predictor = predictor
         # Of windows, the hidden states of the text are put together before they are pooled.
         pooling = self.choice.pooling if choice.level == "sentence" else ""
         self._forward = self.model.compile(
             functools.partial(
                 _forward,
-                make(_encoder_config(self.choice, self.model.encoder)),
+                make(config),
                 choice,
                 "" if choice.long == "windows" else pooling,
-            )
+            ),
+            config,
         )
 
     def row(self, text: Text) -> TextRow:

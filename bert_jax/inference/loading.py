@@ -2,13 +2,14 @@
 
 import copy
 import dataclasses
+import functools
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from bert_jax.config import store
@@ -16,7 +17,7 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
-from bert_jax.devices.trees import flatten, unflatten
+from bert_jax.devices.trees import flatten, map_paths, unflatten
 from bert_jax.exchange.foreign import open_foreign, with_new_parameters
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
@@ -43,6 +44,28 @@ Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
 Change = Callable[[RunConfig], RunConfig]
 _logger = logging.getLogger(__name__)
 _SPECIAL_IDS = ("cls_id", "sep_id", "end_id")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Program:
+    """A compiled function of the parameters of a model and a batch of the host.
+
+    Attributes:
+      jitted: the function of parameters and complete batch.
+      params: the parameters.
+      complete: completes a batch.
+    """
+
+    jitted: Any
+    params: Any
+    complete: Callable[[Batch], Mapping[str, Any]]
+
+    def __call__(self, batch: Batch) -> dict[str, jax.Array]:
+        return self.jitted(self.params, self.complete(batch))
+
+    def output_shapes(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
+        """Returns the shapes of what a call returns, without computing it."""
+        return jax.eval_shape(self.jitted, self.params, self.complete(batch))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -101,21 +124,44 @@ class TrainedModel:
         """The number of rows of a batch is a multiple of it."""
         return sharding.batch_shards(self.mesh)
 
-    def compile(self, forward: Forward) -> Forward:
-        """Returns `forward`, jitted over all devices; its results are replicated."""
-        forward = sharding.on_mesh(self.mesh, forward)
-        return jax.jit(forward, out_shardings=sharding.replicated(self.mesh))
+    def compile(self, forward: Forward, encoder: EncoderConfig | None = None) -> Program:
+        """Returns `forward` of the parameters, jitted over all devices; its results are replicated.
 
-    def put(self, batch: Batch) -> dict[str, jax.Array]:
-        """Completes a batch of the host and puts it on the devices."""
-        batch, size = self.add_fields(batch), len(batch["input_ids"])
-        if self.mesh.size == 1:  # all fields at once: a millisecond less for a single text
-            return jax.device_put(batch, sharding.batch_sharding(self.mesh))
-        return sharding.shard_batch(self.mesh, batch, size, 0)
+        Args:
+          forward: function of the parameters and a batch that is completed by `add_fields`.
+          encoder: configuration that `forward` computes with; None: that of the model.
+        """
+        where = sharding.replicated(self.mesh)
+        jitted = jax.jit(sharding.on_mesh(self.mesh, forward), out_shardings=where)
+        is_exact = getattr(encoder or self.encoder, "dtype", "float32") == "float32"
+        return Program(jitted, self.params if is_exact else self._rounded_params, self._complete)
 
-    def call(self, forward: Forward, batch: Batch) -> dict[str, np.ndarray]:
-        """Returns what a compiled function computes for a batch of the host."""
-        return jax.device_get(forward(self.params, self.put(batch)))
+    def _complete(self, batch: Batch) -> Mapping[str, Any]:
+        """Returns the complete batch, on the devices if there are several.
+
+        A single one gets it with the call: half a millisecond less for a single text.
+        """
+        batch = self.add_fields(batch)
+        if self.mesh.size == 1:
+            return batch
+        return sharding.shard_batch(self.mesh, batch, len(batch["input_ids"]), 0)
+
+    @functools.cached_property
+    def _rounded_params(self) -> Any:
+        """The parameters with bfloat16 kernels of the encoder.
+
+        An encoder that computes in bfloat16 rounds them before each product; a single text would
+        take up to half as long again.
+        """
+
+        def round_kernels(encoder: Any) -> Any:
+            is_kernel = map_paths(lambda path: path.endswith("/kernel"), encoder)
+            return jax.tree.map(
+                lambda is_kernel, x: x.astype(jnp.bfloat16) if is_kernel else x, is_kernel, encoder
+            )
+
+        name = self.encoder.name
+        return {**self.params, name: jax.jit(round_kernels)(self.params[name])}
 
 
 def load_model(folder: str, change: Change = lambda config: config) -> TrainedModel:

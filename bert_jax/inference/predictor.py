@@ -33,7 +33,7 @@ import numpy as np
 from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
-from bert_jax.inference.loading import Forward, TrainedModel
+from bert_jax.inference.loading import Program, TrainedModel
 from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
 
 # Positions of a batch, padding included: on one CPU device, whose caches then hold the activations
@@ -150,7 +150,7 @@ class Predictor:
                 yield choices[place], numbers
 
     def run(
-        self, forward: Forward, rows: Rows, packs: bool | None = None
+        self, forward: Program, rows: Rows, packs: bool | None = None
     ) -> Iterator[tuple[np.ndarray, int, Any]]:
         """Puts examples that are in memory through the model.
 
@@ -172,7 +172,7 @@ class Predictor:
         return ThreadPoolExecutor(self._num_threads, "predict")
 
     def _compute(
-        self, forward: Forward, batches: Iterator[tuple[Rows, np.ndarray, int]]
+        self, forward: Program, batches: Iterator[tuple[Rows, np.ndarray, int]]
     ) -> Iterator[tuple[np.ndarray, int, Any]]:
         """Yields what `run` does for batches, in order; they are made while others are computed.
 
@@ -182,7 +182,7 @@ class Predictor:
         """
 
         def dispatch(rows: Rows, numbers: np.ndarray, length: int) -> Callable[[], Any]:
-            outputs = forward(self.model.params, self.model.put(_take(rows, numbers, length)))
+            outputs = forward(_take(rows, numbers, length))
             return lambda: _fetch(rows, numbers, length, outputs)
 
         def submit(*batch: Any) -> Callable[[], Any]:
@@ -206,7 +206,7 @@ class Predictor:
 
     def stream(
         self,
-        forward: Forward,
+        forward: Program,
         texts: Iterable[TextRow],
         done: Callable[[int], None] | None = None,
     ) -> Iterator[tuple[TextRow, dict[str, np.ndarray]]]:
@@ -239,7 +239,7 @@ class Predictor:
                     done(int(is_text.sum()))
             yield from zip(rows.rows, found, strict=True)
 
-    def _windows(self, forward: Forward, texts: Iterable[TextRow]) -> Iterator[EncodedTexts]:
+    def _windows(self, forward: Program, texts: Iterable[TextRow]) -> Iterator[EncodedTexts]:
         """Yields the windows of texts, which are read as they are needed."""
         texts, max_tokens = iter(texts), 0
         while window := list(itertools.islice(texts, 2)):
@@ -251,12 +251,11 @@ class Predictor:
                 tokens += len(row.input_ids)
             yield EncodedTexts(window, self.model.tokenizer)
 
-    def _window_tokens(self, forward: Forward, text: TextRow) -> int:
+    def _window_tokens(self, forward: Program, text: TextRow) -> int:
         """Returns the tokens of a window, from the bytes that the outputs of a row take."""
         rows = EncodedTexts([text], self.model.tokenizer)
         numbers, length = next(self.batches(rows.lengths, self.model.packs))
-        batch = self.model.put(_take(rows, numbers, length))
-        outputs = jax.eval_shape(forward, self.model.params, batch)
+        outputs = forward.output_shapes(_take(rows, numbers, length))
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
         max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)
         return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)

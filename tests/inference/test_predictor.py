@@ -45,7 +45,21 @@ def test_texts_come_in_order_each_with_its_own_tokens_in_few_shapes(model):
     for row, found in results:
         np.testing.assert_array_equal(found["ids"], row.input_ids)
         np.testing.assert_array_equal(found["positions"], np.arange(len(row.input_ids)))
-    assert forward._cache_size() <= 2  # the batches of windows, and the last one
+    assert forward.jitted._cache_size() <= 2  # the batches of windows, and the last one
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bfloat16_products"])
+def test_kernels_rounded_beforehand_give_equal_bits(make_workdir, dtype):
+    model = open_model(make_workdir(dtype=dtype))
+    predictor = TaskPredictor(model)
+    program = predictor._forward
+    kernel = program.params["bert"]["encoder"]["layer_0"]["output"]["kernel"]
+    assert kernel.dtype == ("float32" if dtype == "float32" else "bfloat16")
+    exact = dataclasses.replace(program, params=model.model.params)
+    rows = EncodedTexts(rows_of(model, [3, 9, 20]), model.model.tokenizer)
+    for _, _, found in model.run(exact, rows):
+        for _, _, other in model.run(program, rows):
+            jax.tree.map(np.testing.assert_array_equal, other, found)
 
 
 @pytest.mark.parametrize("packs", [True, False])
