@@ -43,7 +43,7 @@ class Task:
         """Whether the losses of an example depend on the outputs of other examples.
 
         Such losses need the outputs of the whole batch, arrays [batch, ...]: those of microbatches
-        do not add up to them. See `step.compute_gradient`.
+        do not add up to them. See `gradient.compute_gradient`.
         """
         return False
 

@@ -1,21 +1,15 @@
 """One training step and one evaluation step.
 
     train_step(state, batch, keys) -> state, metrics
-        compute_gradient    masks, then model and losses for each microbatch
+        compute_gradient    masks, then model and losses for each microbatch (gradient.py)
         apply_gradient      optimizer, only if everything is finite
-
-A batch goes through the model in microbatches, one after the other in a scan. Every loss is a sum
-over the whole global batch divided by a denominator of the whole global batch, known beforehand,
-so that the gradients of the microbatches add up to exactly the gradient of the batch. Losses that
-relate the examples of a batch to each other are computed from the outputs of all microbatches
-(`_cached_gradient`).
 
 The functions are pure; `make_train_step` jits the first for a phase of a run.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import flax.struct
@@ -31,10 +25,9 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
+from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
-
-NO_CONSTANTS: Mapping[str, Any] = {}
 
 
 @flax.struct.dataclass
@@ -79,177 +72,6 @@ def train_step(
         state, batch, keys, constants, task=task, steps=steps, num_microbatches=num_microbatches
     )
     return apply_gradient(state, *gradient, tx=tx, nonfinite_limit=nonfinite_limit)
-
-
-def compute_gradient(
-    state: TrainState,
-    batch: Batch,
-    keys: Mapping[str, jax.Array],
-    constants: Mapping[str, Any] = NO_CONSTANTS,
-    *,
-    task: Task,
-    steps: int = 1,
-    num_microbatches: int = 1,
-) -> tuple[Any, Sums, Any]:
-    """Returns the gradient of the loss, the Sums of the batch, and the carry to the next batch.
-
-    This is the first half of a step, and all of it that depends on the shapes of the batch.
-
-    Args:
-      state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
-      batch: the global batch.
-      keys: "dropout" and "masking"; the number of the step is folded into them.
-      constants: collections of the model beside "params", which get no gradient; see
-        `Run.constants`.
-      task: decides model, masks and losses.
-      steps: training steps in total.
-      num_microbatches: number of parts that the batch is split into.
-    """
-    masking_key = jax.random.fold_in(keys["masking"], state.step)
-    batch = task.transform(masking_key, batch, state.step / steps) | {"carry": state.carry}
-    dropout_key = jax.random.fold_in(keys["dropout"], state.step)
-    model = task.make_model()
-
-    def apply(params, part, key):
-        variables = {"params": params, **constants}
-        return model.apply(variables, part, deterministic=False, rngs={"dropout": key})
-
-    if num_microbatches > 1 and task.couples_examples:
-        grads, sums = _cached_gradient(
-            task, apply, state.params, batch, dropout_key, num_microbatches
-        )
-        return grads, sums, state.carry
-    denominators = {}
-    if num_microbatches > 1:
-        denominators = _denominators(task, apply, state.params, batch, dropout_key)
-
-    def loss_of_part(params, part, key):
-        outputs = apply(params, part, key)
-        sums = task.losses(outputs, part)
-        return _loss(sums, denominators), (sums, carry_of(outputs))
-
-    gradient = jax.grad(loss_of_part, has_aux=True)
-    if num_microbatches == 1:
-        grads, (sums, carry) = gradient(state.params, batch, dropout_key)
-        return grads, sums, carry
-
-    def add_part(total, numbered_part):
-        number, part = numbered_part
-        key = jax.random.fold_in(dropout_key, number)
-        grads, (sums, carry) = gradient(state.params, part, key)
-        return jax.tree.map(jnp.add, total, (grads, sums)), carry
-
-    parts = _split(batch, num_microbatches)
-    first_key = jax.random.fold_in(dropout_key, 0)
-    first_part = jax.tree.map(lambda x: x[0], parts)
-    grads, (sums, first_carry) = gradient(state.params, first_part, first_key)
-    rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
-    (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
-    return grads, sums, jax.tree.map(_join, first_carry, carries)
-
-
-def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | float:
-    """Returns the loss to minimize, of a batch or a microbatch.
-
-    Args:
-      sums: result of `Task.losses`.
-      denominators: the denominators for the whole batch; empty: `sums` is the whole batch.
-    """
-    of_batch = denominators or {name: item.denominator for name, item in sums.items()}
-    loss = 0.0
-    for name in loss_names(sums):
-        denominator = jax.lax.stop_gradient(of_batch[name])
-        denominator = jnp.where(denominator == 0, 1.0, denominator)
-        loss += sums[name].numerator / (denominator / sums[name].gradient_scale)
-    return loss
-
-
-def _cached_gradient(
-    task: Task,
-    apply: Callable[..., Any],
-    params: Any,
-    batch: Batch,
-    key: jax.Array,
-    num_microbatches: int,
-) -> tuple[Any, Sums]:
-    """Returns the gradient and the Sums of a batch whose examples the losses relate to each other.
-
-    GradCache (Gao et al. 2021, arXiv 2101.06983): the outputs of all microbatches without their
-    activations, then the gradient with respect to the outputs, then the backward pass of each
-    microbatch, whose forward pass is computed again with the same dropout. Only the outputs of the
-    whole batch are in memory at once; they are arrays [batch, ...].
-    """
-    numbered_parts = (jnp.arange(num_microbatches), _split(batch, num_microbatches))
-
-    def outputs_of(params, numbered_part):
-        number, part = numbered_part
-        return apply(params, part, jax.random.fold_in(key, number))
-
-    def loss_of_outputs(outputs):
-        sums = task.losses(outputs, batch)
-        return _loss(sums, {}), sums
-
-    _, outputs = jax.lax.scan(
-        lambda _, part: (None, outputs_of(params, part)), None, numbered_parts
-    )
-    grads_of_outputs, sums = jax.grad(loss_of_outputs, has_aux=True)(jax.tree.map(_merge, outputs))
-
-    def add_part(total, part):
-        numbered_part, grads_of_part = part
-        _, backward = jax.vjp(lambda params: outputs_of(params, numbered_part), params)
-        return jax.tree.map(jnp.add, total, *backward(grads_of_part)), None
-
-    parts = (numbered_parts, _split(grads_of_outputs, num_microbatches))
-    grads, _ = jax.lax.scan(add_part, jax.tree.map(jnp.zeros_like, params), parts)
-    return grads, sums
-
-
-def _denominators(
-    task: Task, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array
-) -> dict[str, jax.Array]:
-    """Returns the denominators of the losses of the whole batch, without computing its outputs.
-
-    They are computed from constant outputs, and are NaN if other constants give others, which then
-    depend on the outputs. XLA removes all that only the numerators need.
-    """
-
-    def denominators_for(value):
-        def fill(like):
-            is_float = jnp.issubdtype(like.dtype, jnp.floating)
-            return jnp.full(like.shape, value if is_float else 0, like.dtype)
-
-        outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch, key))
-        return {name: item.denominator for name, item in task.losses(outputs, batch).items()}
-
-    found, *others = (denominators_for(value) for value in (jnp.nan, 1.0, -2.0))
-    for other in others:  # comparisons are blind for NaN
-        found = {name: jnp.where(x == other[name], x, jnp.nan) for name, x in found.items()}
-    return found
-
-
-def _split(batch: Any, num_microbatches: int) -> Any:
-    """[batch, ...] -> [microbatches, rows, ...].
-
-    Microbatch i has the rows i, i + n, i + 2n ...: the rows of a device, which are contiguous, are
-    spread over all microbatches, so that no row moves to another device.
-    """
-
-    def split(array):
-        rows = array.shape[0] // num_microbatches
-        return jnp.swapaxes(array.reshape(rows, num_microbatches, *array.shape[1:]), 0, 1)
-
-    return jax.tree.map(split, batch)
-
-
-def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
-    """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `_split` has split."""
-    return _merge(jnp.concatenate([first[None], rest]))
-
-
-def _merge(parts: jax.Array) -> jax.Array:
-    """[microbatches, rows, ...] -> [batch, ...], what `_split` has split."""
-    parts = jnp.swapaxes(parts, 0, 1)
-    return parts.reshape(-1, *parts.shape[2:])
 
 
 def apply_gradient(

@@ -20,8 +20,8 @@ from bert_jax.tasks.embedding import Embedding, EmbeddingData
 from bert_jax.tasks.embedding_losses import embedding_loss
 from bert_jax.tasks.losses import Sum
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.training.gradient import compute_gradient
 from bert_jax.training.state import TrainState, init_params
-from bert_jax.training.step import compute_gradient
 from tests.tiny import SPECIAL, make_batch, make_mesh, make_model
 
 ROWS, TEXTS, FEATURES, TEMPERATURE = 8, 3, 6, 0.1
