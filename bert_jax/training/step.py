@@ -90,8 +90,8 @@ def apply_gradient(
       grads, sums, carry: what `compute_gradient` returns.
       tx: the optimizer, learning rate included.
       nonfinite_limit: after more consecutive non-finite steps than this no step changes the
-        parameters, until the host has read the metrics. 0: the run ends with the first one, whose
-        optimizer state is of no use; for others it is the state before the step.
+        parameters, until the host has read the metrics. If it is 0, a non-finite step may change
+        the optimizer state: the run ends with it.
     """
     gradient_norm = optax.tree.norm(grads)
     finite = {name: jnp.isfinite(sums[name].numerator) for name in loss_names(sums)}
@@ -106,7 +106,7 @@ def apply_gradient(
     # copies parameters and optimizer state before it writes the new ones in their place.
     after_updates = applied & ~(update_norm < 0)
     keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
-    if nonfinite_limit:  # reads and writes the moments once more
+    if nonfinite_limit:  # not for a run that ends: it reads and writes the moments once more
         opt_state = jax.tree.map(keep_old, opt_state, state.opt_state)
     new_state = TrainState(
         step=state.step + 1,

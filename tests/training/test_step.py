@@ -4,10 +4,12 @@ That the gradients of microbatches add up to that of the batch is shown for the 
 tasks in tests/tasks/test_auxiliary.py.
 """
 
+import dataclasses
 import functools
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -16,8 +18,9 @@ from jax.sharding import PartitionSpec
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
+from bert_jax.tasks.losses import Sum
 from bert_jax.training.state import abstract_state, init_state, make_key
-from bert_jax.training.step import TrainStep, _jit_train_step, eval_step
+from bert_jax.training.step import TrainStep, _jit_train_step, apply_gradient, eval_step
 from tests.tiny import make_batch, make_mesh, make_task
 
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
@@ -151,6 +154,18 @@ def test_a_nonfinite_step_changes_nothing():
     stuck, metrics = apply(latched, good)
     assert not metrics.applied
     assert_unchanged(stuck, state)
+
+
+def test_a_nonfinite_step_that_ends_the_run_keeps_the_parameters():
+    state, tx = new_state(), optax.sgd(0.1)
+    state = dataclasses.replace(state, opt_state=tx.init(state.params))
+    grads = jax.tree.map(jnp.ones_like, state.params)
+    for value, is_applied in ((1.0, True), (np.nan, False)):
+        sums = {"masked_lm_loss": Sum(jnp.float32(value), jnp.float32(1.0))}
+        after, metrics = apply_gradient(state, grads, sums, state.carry, tx=tx)
+        assert bool(metrics.applied) == is_applied
+        same = jax.tree.map(np.array_equal, after.params, state.params)
+        assert all(jax.tree.leaves(same)) != is_applied
 
 
 def test_every_evaluation_has_the_same_masks():
