@@ -1,31 +1,32 @@
-"""Times one training step at sequence length 128, and transformers' on the same batch.
+"""Times one training step, and transformers' on the same batch.
 
     bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
+    bert_jax benchmark step --models=large --length=512 --batch_size=32 --dtypes=bfloat16 \\
+        --compile --config.model.attention=cudnn --config.model.attention_dropout_rate=0
 
 A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
-30,522 and 20 predictions per sequence. Our step also draws the masks, and computes accuracies
+30,522 and 20 predictions per 128 tokens. Our step also draws the masks, and computes accuracies
 and norms. The compared programs, if torch and transformers are installed, are `BertForPreTraining`
 unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
 positions only, and with --compile the latter through torch.compile. With several --dtypes the last
 line of a model compares the best of both sides; in bfloat16_products only our step is measured.
+Fields of the model (`--config.model.*`) apply to our step, dropout rates to transformers' too.
 """
 
 import functools
 import statistics
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from bert_jax.config.encoder_fields import DTYPES
 from bert_jax.config.groups import OptimizerConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import token_fields
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.devices.chips import peak_flops
-from bert_jax.files.errors import UserError
-from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
@@ -43,7 +44,8 @@ from bert_jax.training.run import flops_per_token
 from bert_jax.training.state import init_state, make_key
 from bert_jax.training.step import train_step
 
-VOCAB_SIZE, SEQUENCE_LENGTH, PREDICTIONS = 30_522, 128, 20
+VOCAB_SIZE = 30_522
+PREDICTED = 20 / 128  # fraction of the tokens, as in the commands of google-research/bert's README
 # Sequences of a step, of each model of google-research/bert's README.
 BATCH_SIZES = {"tiny": 32, "mini": 16, "small": 16, "medium": 16, "base": 8, "large": 4}
 GATHERED = f"{THEIRS}, masked positions"
@@ -52,62 +54,58 @@ OWN_DTYPE = "bfloat16_products"  # without a counterpart in torch
 
 
 def run(
-    models: Sequence[str], dtypes: Sequence[str], rounds: int, batch_size: int, compiles: bool
+    configs: Mapping[str, Sequence[RunConfig]],
+    length: int,
+    batch_size: int,
+    rounds: int,
+    compiles: bool,
 ) -> None:
-    """Prints a table for each model and each dtype.
+    """Prints a table for each configuration.
 
     Args:
-      models: some of BATCH_SIZES.
-      dtypes: some of config.dtype's.
-      rounds: turns of each program.
+      configs: those of each model of BATCH_SIZES, which differ in `dtype`.
+      length: tokens of a sequence.
       batch_size: sequences of a step; 0: the model's own.
+      rounds: turns of each program.
       compiles: whether transformers' model is also compiled.
-
-    Raises:
-      UserError: a model or a dtype is unknown.
     """
-    _check_known("model", models, BATCH_SIZES)
-    _check_known("dtype", dtypes, DTYPES)
     print(describe_machine())
     compares = can_compare()
-    for model in models:
-        size = batch_size or BATCH_SIZES[model]
+    for model, of_model in configs.items():
+        batch = make_batch(batch_size or BATCH_SIZES[model], length)
         found: dict[tuple[str, str], float] = {}
-        for dtype in dtypes:
-            print(f"\nBERT-{model}, batch {size} x {SEQUENCE_LENGTH}, {dtype}")
-            theirs = compares and dtype != OWN_DTYPE
-            answers = take_turns(_programs(model, dtype, size, theirs, compiles), rounds)
+        for config in of_model:
+            rows = len(batch["input_ids"])
+            print(f"\nBERT-{model}, batch {rows} x {length}, {config.dtype}")
+            theirs = compares and config.dtype != OWN_DTYPE
+            answers = take_turns(_programs(config, batch, theirs, compiles), rounds)
             seconds = {
                 name: statistics.median(s for turn in turns for s in turn["seconds"])
                 for name, turns in answers.items()
             }
-            print("\n".join(lines(seconds, answers[OURS][0], size)), flush=True)
-            found |= {(name, dtype): duration for name, duration in seconds.items()}
-        if len(dtypes) > 1 and compares:
-            print(best(found, size), flush=True)
-
-
-def _check_known(what: str, names: Sequence[str], known: Collection[str]) -> None:
-    if unknown := sorted(set(names) - set(known)):
-        raise UserError(f"Unknown {what} {', '.join(unknown)}. Available: {', '.join(known)}.")
+            print("\n".join(lines(seconds, answers[OURS][0], batch["input_ids"].size)), flush=True)
+            found |= {(name, config.dtype): duration for name, duration in seconds.items()}
+        if len(of_model) > 1 and compares:
+            print(best(found, batch["input_ids"].size), flush=True)
 
 
 def _programs(
-    model: str, dtype: str, batch_size: int, theirs: bool, compiles: bool
+    config: RunConfig, batch: dict[str, np.ndarray], theirs: bool, compiles: bool
 ) -> dict[str, Program]:
-    batch = make_batch(batch_size)
-    found: dict[str, Program] = {OURS: (__name__, {"model": model, "dtype": dtype, "batch": batch})}
+    found: dict[str, Program] = {OURS: (__name__, {"config": config, "batch": batch})}
     if theirs:
-        config = BertConfig.of_size(model)
+        model = config.model
         common = {
-            "sizes": {
+            "fields": {
                 "vocab_size": VOCAB_SIZE,
-                "num_hidden_layers": config.num_layers,
-                "hidden_size": config.hidden_size,
-                "num_attention_heads": config.num_heads,
-                "intermediate_size": config.intermediate_size,
+                "num_hidden_layers": model.num_layers,
+                "hidden_size": model.hidden_size,
+                "num_attention_heads": model.num_heads,
+                "intermediate_size": model.intermediate_size,
+                "hidden_dropout_prob": model.dropout_rate,
+                "attention_probs_dropout_prob": model.attention_dropout_rate,
             },
-            "dtype": dtype,
+            "dtype": config.dtype,
             "batch": batch,
         }
         kinds = {THEIRS: (False, False), GATHERED: (True, False), COMPILED: (True, True)}
@@ -118,44 +116,51 @@ def _programs(
     return found
 
 
-def make_batch(batch_size: int) -> dict[str, np.ndarray]:
-    """Returns full rows of random tokens with 20 masked positions each, as `data/batch.py`."""
+def make_batch(batch_size: int, length: int) -> dict[str, np.ndarray]:
+    """Returns full rows of random tokens, PREDICTED of them masked, as `data/batch.py`."""
     rng = np.random.default_rng(0)
-    shape, slots = (batch_size, SEQUENCE_LENGTH), (batch_size, PREDICTIONS)
-    places = [rng.permutation(np.arange(1, SEQUENCE_LENGTH - 1)) for _ in range(batch_size)]
+    shape, slots = (batch_size, length), (batch_size, round(PREDICTED * length))
+    places = [rng.permutation(np.arange(1, length - 1)) for _ in range(batch_size)]
     ids = rng.integers(1000, VOCAB_SIZE, shape, np.int32)
-    starts = SEQUENCE_LENGTH * np.arange(batch_size)[:, None]
-    lengths = np.full((batch_size, 1), SEQUENCE_LENGTH)
-    return token_fields(ids.ravel(), starts, lengths, lengths, SEQUENCE_LENGTH, pad_id=0) | {
+    starts = length * np.arange(batch_size)[:, None]
+    lengths = np.full((batch_size, 1), length)
+    return token_fields(ids.ravel(), starts, lengths, lengths, length, pad_id=0) | {
         "next_sentence_labels": rng.integers(0, 2, (batch_size, 1), np.int32),
         "next_sentence_weights": np.ones((batch_size, 1), np.float32),
-        "masked_lm_positions": np.sort(np.stack(places)[:, :PREDICTIONS]).astype(np.int32),
+        "masked_lm_positions": np.sort(np.stack(places)[:, : slots[1]]).astype(np.int32),
         "masked_lm_ids": rng.integers(1000, VOCAB_SIZE, slots, np.int32),
         "masked_lm_weights": np.ones(slots, np.float32),
     }
 
 
-def build(model: str, dtype: str, batch: dict[str, np.ndarray]) -> Callable[[], dict[str, Any]]:
-    """Our whole step: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
-    keep_freed_memory()
-    mesh = sharding.make_mesh()
-    # 20 / 128, so that each row really has 20 predictions.
-    rule = MaskingRule(
-        masked_lm_prob=PREDICTIONS / SEQUENCE_LENGTH,
-        max_predictions=PREDICTIONS,
+def masking_rule(batch: Mapping[str, np.ndarray]) -> MaskingRule:
+    """Returns the rule that masks as many tokens of a row as `make_batch` has."""
+    return MaskingRule(
+        masked_lm_prob=PREDICTED,
+        max_predictions=batch["masked_lm_ids"].shape[1],
         masking="subword",
         vocab_size=VOCAB_SIZE,
         mask_id=103,
         never_masked=(101, 102),
     )
-    task = Pretraining(BertConfig.of_size(model, vocab_size=VOCAB_SIZE, dtype=dtype), rule=rule)
+
+
+def unmasked(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns the batch without its masks, which our step draws itself."""
+    return {name: array for name, array in batch.items() if not name.startswith("masked_lm")}
+
+
+def build(config: RunConfig, batch: dict[str, np.ndarray]) -> Callable[[], dict[str, Any]]:
+    """Our whole step: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
+    keep_freed_memory()
+    mesh = sharding.make_mesh()
+    task = Pretraining(config.model, rule=masking_rule(batch))
     tx, _ = make_optimizer(OptimizerConfig(), num_steps=1_000_000, warmup_steps=10_000)
     state = init_state(task, tx, mesh, make_key(0, "init"))
     update = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
     keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
-    batch_size = len(batch["input_ids"])
-    unmasked = {name: array for name, array in batch.items() if not name.startswith("masked_lm")}
-    rows = sharding.shard_batch(mesh, unmasked, batch_size, 0)
+    batch_size, length = batch["input_ids"].shape
+    rows = sharding.shard_batch(mesh, unmasked(batch), batch_size, 0)
 
     def step() -> None:
         nonlocal state
@@ -165,7 +170,7 @@ def build(model: str, dtype: str, batch: dict[str, np.ndarray]) -> Callable[[], 
     step()
     device = jax.devices()[0]
     properties = {
-        "flops": flops_per_token(task, SEQUENCE_LENGTH) * batch_size * SEQUENCE_LENGTH,
+        "flops": flops_per_token(task, length) * batch_size * length,
         "peak_flops": peak_flops(),
         "device": f"{jax.device_count()} x {device.device_kind} ({device.platform})",
     }
@@ -173,7 +178,7 @@ def build(model: str, dtype: str, batch: dict[str, np.ndarray]) -> Callable[[], 
 
 
 def lines(
-    seconds: Mapping[str, float], properties: Mapping[str, Any], batch_size: int
+    seconds: Mapping[str, float], properties: Mapping[str, Any], tokens: int
 ) -> Iterator[str]:
     """Yields a line about the devices, and one for each program.
 
@@ -181,14 +186,14 @@ def lines(
       seconds: median seconds per step of each.
       properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
         and a description `device` of them.
-      batch_size: sequences in a step.
+      tokens: those of a step.
     """
     flops, peak = properties["flops"], properties["peak_flops"]
     yield f"{properties['device']}, {flops / 1e9:.1f} GFLOP a step"
     rows = {
         name: (
             f"{duration * 1e3:.1f}",
-            f"{batch_size * SEQUENCE_LENGTH / duration:,.0f}",
+            f"{tokens / duration:,.0f}",
             f"{seconds[OURS] / duration:.2f}",
             f"{flops / duration / 1e9:,.0f}",
             f"{flops / duration / peak:.1%}" if peak else "",
@@ -198,17 +203,16 @@ def lines(
     yield from table(("ms a step", "tokens/s", "x ours", "GFLOP/s", "MFU"), rows)
 
 
-def best(seconds: Mapping[tuple[str, str], float], batch_size: int) -> str:
+def best(seconds: Mapping[tuple[str, str], float], tokens: int) -> str:
     """Returns the line that compares the fastest of both sides.
 
     Args:
       seconds: seconds per step of each (program, dtype).
-      batch_size: sequences in a step.
+      tokens: those of a step.
     """
     ours = min((pair for pair in seconds if pair[0] == OURS), key=lambda pair: seconds[pair])
     other = min((pair for pair in seconds if pair[0] != OURS), key=lambda pair: seconds[pair])
     speeds = [
-        f"{' in '.join(pair)}, {batch_size * SEQUENCE_LENGTH / seconds[pair]:,.0f} tokens/s"
-        for pair in (ours, other)
+        f"{' in '.join(pair)}, {tokens / seconds[pair]:,.0f} tokens/s" for pair in (ours, other)
     ]
     return f"best of both: {speeds[0]}; {speeds[1]}: {seconds[other] / seconds[ours]:.2f} times"

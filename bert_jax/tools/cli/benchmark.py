@@ -16,6 +16,7 @@ Add --help to one of them for its flags.
 """
 
 import argparse
+from typing import TYPE_CHECKING
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import (
@@ -25,7 +26,11 @@ from bert_jax.tools.cli.command_line import (
     Flag,
     config_words,
     read_config,
+    resolve,
 )
+
+if TYPE_CHECKING:
+    from bert_jax.config.run import RunConfig
 
 KIND = "benchmark"
 
@@ -35,10 +40,18 @@ def step(flags: argparse.Namespace) -> None:
 
     bert_jax benchmark step --models=tiny,base
     """
-    from bert_jax.tools.benchmark.step import run
+    from bert_jax.tools.benchmark.step import VOCAB_SIZE, run
 
-    models, dtypes = flags.models.split(","), flags.dtypes.split(",")
-    run(models, dtypes, flags.rounds, flags.batch_size, flags.compile)
+    def config_of(model: str, dtype: str) -> "RunConfig":
+        fields = {f"model.{name}": "0.1" for name in ("dropout_rate", "attention_dropout_rate")}
+        fixed = {"model.vocab_size": str(VOCAB_SIZE), "dtype": dtype}
+        return resolve(f"configs/bert.py:{model}", fields | flags.overrides | fixed)
+
+    dtypes = flags.dtypes.split(",")
+    configs = {
+        model: [config_of(model, dtype) for dtype in dtypes] for model in flags.models.split(",")
+    }
+    run(configs, flags.length, flags.batch_size, flags.rounds, flags.compile)
 
 
 def finetune(flags: argparse.Namespace) -> None:
@@ -142,8 +155,10 @@ COMMANDS = {
             Flag("models", "tiny,mini,small,base", "Of tiny, mini, small, medium, base, large."),
             Flag("dtypes", "float32", "Some of float32, bfloat16, bfloat16_products."),
             Flag("rounds", 7, "Turns of each program.", minimum=1),
-            Flag("batch_size", 0, "Instead of the model's own.", minimum=0),
+            Flag("length", 128, "Tokens of a sequence.", minimum=8),
+            Flag("batch_size", 0, "Sequences of a step, instead of the model's own.", minimum=0),
             Flag("compile", False, "Also measure transformers' model through torch.compile."),
+            OVERRIDES,
         ),
     ),
     "finetune": (finetune, (_SEEDS, *CONFIG)),

@@ -9,7 +9,7 @@ from bert_jax.tools.benchmark.side_by_side import can_compare, time_steps
 
 
 def test_the_batch_asks_for_20_different_positions_of_each_row():
-    positions = step.make_batch(4)["masked_lm_positions"]
+    positions = step.make_batch(4, 128)["masked_lm_positions"]
     assert positions.shape == (4, 20)
     assert (np.diff(positions, axis=1) > 0).all()
     assert positions.min() > 0 and positions.max() < 127
@@ -24,7 +24,7 @@ def test_time_steps_leaves_out_the_first():
 def test_the_table_has_speeds_and_their_ratio_to_ours():
     properties = {"flops": 8e9, "peak_flops": 1e12, "device": "2 x H200 (gpu)"}
     seconds = {step.OURS: 0.1, step.THEIRS: 0.25}
-    head, header, ours, theirs = step.lines(seconds, properties, batch_size=4)
+    head, header, ours, theirs = step.lines(seconds, properties, tokens=512)
     assert head == "2 x H200 (gpu), 8.0 GFLOP a step"
     assert header.split() == "ms a step tokens/s x ours GFLOP/s MFU".split()
     assert ours.split() == ["bert_jax", "100.0", "5,120", "1.00", "80", "8.0%"]
@@ -39,7 +39,7 @@ def test_the_best_of_both_sides_are_compared():
         (step.GATHERED, "float32"): 0.25,
         (step.GATHERED, "bfloat16"): 0.15,
     }
-    assert step.best(seconds, batch_size=4) == (
+    assert step.best(seconds, tokens=512) == (
         "best of both: bert_jax in float32, 5,120 tokens/s; transformers, masked positions in"
         " bfloat16, 3,413 tokens/s: 1.50 times"
     )

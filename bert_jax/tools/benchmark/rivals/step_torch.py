@@ -12,18 +12,18 @@ from bert_jax.tools.benchmark.side_by_side import time_steps
 
 
 def build(
-    sizes: dict[str, Any], dtype: str, batch: dict[str, np.ndarray], gather: bool, compiles: bool
+    fields: dict[str, Any], dtype: str, batch: dict[str, np.ndarray], gather: bool, compiles: bool
 ) -> Callable[[], dict[str, Any]]:
     """Forward, backward, clipping and the fused AdamW, with dropout.
 
     Args:
-      sizes: arguments of transformers' BertConfig.
+      fields: arguments of transformers' BertConfig.
       dtype: float32 or bfloat16.
       batch: masked rows, in the form of this program.
       gather: compute logits of the masked positions only, as this program does.
       compiles: whether forward and backward pass go through torch.compile.
     """
-    config = transformers.BertConfig(**sizes)
+    config = transformers.BertConfig(**fields)
     bert = transformers.BertForPreTraining(config).train()
     torch.nn.Module.to(bert, DEVICE)
     optimizer = torch.optim.AdamW(bert.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
