@@ -7,6 +7,7 @@ stays alive, and the programs run one at a time, in turns, so that other load af
 import importlib
 import importlib.metadata
 import importlib.util
+import math
 import multiprocessing
 import multiprocessing.connection
 import os
@@ -53,6 +54,8 @@ def take_turns(
     try:
         for name, (module, settings) in programs.items():
             rivals[name] = _Rival(module, settings)
+        for rival in rivals.values():
+            rival.wait()
         for i in range(rounds):
             for name in list(rivals)[:: -1 if i % 2 else 1]:
                 answers[name].append(rivals[name].measure())
@@ -73,6 +76,9 @@ class _Rival:
         self._process = context.Process(target=_answer, args=target, daemon=True)
         self._process.start()
         theirs.close()
+
+    def wait(self) -> None:
+        """Waits until the program is built."""
         self._receive()
 
     def measure(self) -> dict[str, Any]:
@@ -99,6 +105,8 @@ class _Rival:
 def _answer(
     connection: multiprocessing.connection.Connection, module: str, settings: dict[str, Any]
 ) -> None:
+    # The programs share a GPU's memory, all of which jax would reserve.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         measure = importlib.import_module(module).build(**settings)
         connection.send((True, None))
@@ -113,15 +121,24 @@ def _answer(
         connection.send((False, traceback.format_exc()))
 
 
-def time_steps(step: Callable[[], None], least_seconds: float = 0.5) -> list[float]:
-    """Returns the seconds of each of some steps, after a warm-up step; at least one."""
-    step()
-    seconds: list[float] = []
-    while sum(seconds) < least_seconds:
+def time_steps(step: Callable[[], None], wait: Callable[[], None]) -> list[float]:
+    """Returns the seconds of a step: the means of three groups, of half a second or one step each.
+
+    Args:
+      step: starts a step; on a GPU, the host goes on while the device computes, as in training.
+      wait: waits for the device.
+    """
+
+    def seconds_of(count: int) -> float:
         start = time.perf_counter()
-        step()
-        seconds.append(time.perf_counter() - start)
-    return seconds
+        for _ in range(count):
+            step()
+        wait()
+        return (time.perf_counter() - start) / count
+
+    seconds_of(1)
+    count = math.ceil(0.5 / seconds_of(1))
+    return [seconds_of(count) for _ in range(3)]
 
 
 def time_texts(compute: Callable[[list[str]], Any], texts: list[str]) -> dict[str, Any]:

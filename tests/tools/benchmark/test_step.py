@@ -1,5 +1,7 @@
 """The step benchmark: what it computes of its times, and that all programs run."""
 
+import time
+
 import numpy as np
 import pytest
 
@@ -15,10 +17,17 @@ def test_the_batch_asks_for_20_different_positions_of_each_row():
     assert positions.min() > 0 and positions.max() < 127
 
 
-def test_time_steps_leaves_out_the_first():
-    calls = []
-    seconds = time_steps(lambda: calls.append(1), least_seconds=0.0001)
-    assert len(calls) == len(seconds) + 1
+def test_groups_of_steps_take_half_a_second_and_the_first_step_is_left_out():
+    events, slow = [], iter((1.0, *[0.2] * 100))
+
+    def step():
+        events.append("step")
+        time.sleep(next(slow))
+
+    seconds = time_steps(step, lambda: events.append("wait"))
+    waits = [i for i, event in enumerate(events) if event == "wait"]
+    assert np.diff([-1, *waits]).tolist() == [2, 2, 4, 4, 4]  # 0.5 / 0.2 steps are three
+    np.testing.assert_allclose(seconds, 0.2, rtol=0.5)
 
 
 def test_the_table_has_speeds_and_their_ratio_to_ours():
