@@ -28,6 +28,7 @@ from bert_jax.data.batch import token_fields
 from bert_jax.devices import sharding
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.devices.chips import peak_flops
+from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
@@ -96,6 +97,7 @@ def _programs(
     found: dict[str, Program] = {OURS: (__name__, {"config": config, "batch": batch})}
     if theirs:
         model = config.model
+        assert isinstance(model, BertConfig)
         common = {
             "fields": {
                 "vocab_size": VOCAB_SIZE,
