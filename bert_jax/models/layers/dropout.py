@@ -1,8 +1,14 @@
 """Dropout with a choice of the generator of its random bits."""
 
+import functools
+import math
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+
+_PARTS = 4
 
 
 class Dropout(nn.Module):
@@ -28,12 +34,41 @@ class Dropout(nn.Module):
             return x
         # One 32-bit word for each value: the fraction that is kept is a multiple of 2**-32.
         shape = tuple(1 if axis in self.shared_axes else n for axis, n in enumerate(x.shape))
-        bits = random_bits(self.make_rng("dropout"), shape, self.prng_impl)
-        kept = bits >= jnp.uint32(round(self.rate * 2**32))
-        # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a loop
-        # over blocks, it then writes each key of its rounds to an array of the shape of the bits.
-        kept = jax.lax.optimization_barrier(kept)
+        dropped = jnp.uint32(round(self.rate * 2**32))
+
+        def draw(key: jax.Array) -> jax.Array:
+            return random_bits(key, shape, self.prng_impl) >= dropped
+
+        kept = jax.lax.platform_dependent(
+            self.make_rng("dropout"),
+            cpu=draw if self.prng_impl == "rbg" else functools.partial(_draw_in_parts, draw, shape),
+            # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a
+            # loop over blocks, it writes each key of its rounds to an array of the bits' shape.
+            default=lambda key: jax.lax.optimization_barrier(draw(key)),
+        )
         return jnp.where(kept, x / (1 - self.rate), 0)
+
+
+def _draw_in_parts(
+    draw: Callable[[jax.Array], jax.Array], shape: tuple[int, ...], key: jax.Array
+) -> jax.Array:
+    """Returns draw(key), bool[shape], computed once.
+
+    XLA for CPUs removes barriers and draws the bits again for each use of a mask, in a form that is
+    not vectorized. It does not fuse a loop, which draws a part of the rows in each iteration: a
+    training step takes 0.86 to 0.96 times as long.
+    """
+    axis = len(shape) - 2
+    parts = math.gcd(_PARTS, shape[axis]) if axis > 0 else 1
+    if parts == 1:
+        return draw(key)
+    rows = shape[axis] // parts
+
+    def fill(part: jax.Array, kept: jax.Array) -> jax.Array:
+        drawn = jax.lax.dynamic_slice_in_dim(draw(key), part * rows, rows, axis)
+        return jax.lax.dynamic_update_slice_in_dim(kept, drawn, part * rows, axis)
+
+    return jax.lax.fori_loop(0, parts, fill, jnp.zeros(shape, bool))
 
 
 def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models.layers.dense import activate, matmul, rounded_matmul, word_logits
-from bert_jax.models.layers.dropout import Dropout
+from bert_jax.models.layers.dropout import Dropout, random_bits
 from bert_jax.models.layers.norm import layer_norm
 from tests.models.small import make_config
 
@@ -40,6 +40,16 @@ def test_dropout_depends_on_the_key_alone(prng_impl):
     first, again, other = (drop(x, seed=s, prng_impl=prng_impl) for s in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
+
+
+@pytest.mark.parametrize("prng_impl", GENERATORS)
+@pytest.mark.parametrize("shape", [(3, 12, 5), (2, 3, 6, 7), (2, 7, 5), (8, 5)], ids=str)
+def test_masks_that_are_drawn_in_parts_have_the_bits_of_the_whole(shape, prng_impl):
+    """The lengths 12, 6 and 7 are drawn in four, two and one parts."""
+    dropped = np.asarray(drop(jnp.ones(shape), prng_impl=prng_impl)) == 0
+    key = Dropout(0.1).bind({}, rngs={"dropout": jax.random.key(0)}).make_rng("dropout")
+    bits = np.asarray(random_bits(key, shape, prng_impl))
+    np.testing.assert_array_equal(dropped, bits < round(0.1 * 2**32))
 
 
 def test_the_gradient_of_dropout_passes_what_was_kept():
