@@ -220,7 +220,7 @@ COMMANDS = {
         serve,
         (
             MODEL,
-            Flag("endpoint", "", "Such as features (default: the first that the model has)."),
+            Flag("endpoint", "", "Such as encode (default: the first that the model has)."),
             Flag("requests", 2_000, "Of each number of clients.", minimum=2),
         ),
     ),
