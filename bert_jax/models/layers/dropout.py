@@ -8,7 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-_PARTS = 4
+_PARTS = 4  # of a mask; 2 and 8 take the same time
 
 
 class Dropout(nn.Module):

@@ -10,7 +10,8 @@ and norms. The compared programs, if torch and transformers are installed, are `
 unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
 positions only, and with --compile the latter through torch.compile. With several --dtypes the last
 line of a model compares the best of both sides; in bfloat16_products only our step is measured.
-Fields of the model (`--config.model.*`) apply to our step, dropout rates to transformers' too.
+Fields of the model (`--config.model.*`) apply to our step; sizes and dropout rates also to
+transformers'.
 """
 
 import functools
