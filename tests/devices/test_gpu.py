@@ -57,7 +57,7 @@ def test_cudnn_attends_within_examples_as_einsum_in_float32():
 
 
 def run_steps(device, count, dtype="float32", **fields):
-    """Losses of training steps of BERT-Tiny with dropout on a device, and its parameters."""
+    """Returns the losses of training steps of BERT-Tiny on a device, and its parameters."""
     config = BertConfig.of_size("tiny", vocab_size=benchmark.VOCAB_SIZE, dtype=dtype, **fields)
     batch = benchmark.make_batch(8, 128)
     task = Pretraining(config, rule=benchmark.masking_rule(batch))

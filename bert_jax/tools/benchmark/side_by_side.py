@@ -1,7 +1,8 @@
 """Runs programs side by side on a machine with other load, and prints what they measured.
 
 Each program has a separate process, so that libraries do not share threads or settings. The process
-stays alive, and the programs run one at a time, in turns, so that other load affects all of them.
+stays alive. All programs are built at once and then measured one at a time, in turns, so that other
+load affects all of them.
 """
 
 import importlib

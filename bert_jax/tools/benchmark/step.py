@@ -66,7 +66,7 @@ def run(
     """Prints a table for each configuration.
 
     Args:
-      configs: those of each model of BATCH_SIZES, which differ in `dtype`.
+      configs: configurations of each model of BATCH_SIZES, which differ in `dtype`.
       length: tokens of a sequence.
       batch_size: sequences of a step; 0: the model's own.
       rounds: turns of each program.
@@ -204,7 +204,7 @@ def lines(
       seconds: median seconds per step of each.
       properties: `flops` of the matrix products of a step, `peak_flops` of the devices (or None),
         and a description `device` of them.
-      tokens: those of a step.
+      tokens: number of tokens in a step.
     """
     flops, peak = properties["flops"], properties["peak_flops"]
     yield f"{properties['device']}, {flops / 1e9:.1f} GFLOP a step"
@@ -226,7 +226,7 @@ def best(seconds: Mapping[tuple[str, str], float], tokens: int) -> str:
 
     Args:
       seconds: seconds per step of each (program, dtype).
-      tokens: those of a step.
+      tokens: number of tokens in a step.
     """
     ours = min((pair for pair in seconds if pair[0] == OURS), key=lambda pair: seconds[pair])
     other = min((pair for pair in seconds if pair[0] != OURS), key=lambda pair: seconds[pair])
