@@ -21,6 +21,7 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.encoders import BertConfig
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models.layers.attention import Extend, SelfAttention, take_positions
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.convolution import Convolution
@@ -100,8 +101,8 @@ class Embeddings(nn.Module):
             x = self.convolution(x, batch["example_ids"])  # [B, S, D]
         if self.has_norm:
             x = self.layer_norm(x)
-        x = self.dropout(x, deterministic)
-        return x if config.embedding_size == config.hidden_size else self.projection(x)
+        x = self.dropout(split_rows(x), deterministic)
+        return x if config.embedding_size == config.hidden_size else split_rows(self.projection(x))
 
 
 class Block(nn.Module):
@@ -293,7 +294,7 @@ class Bert(Encoder):
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]."""
-        return self.embeddings.word_embeddings.embedding
+        return self.embeddings.word_embeddings.whole()
 
 
 def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:

@@ -11,6 +11,7 @@ import flax.linen as nn
 import flax.struct
 import jax
 
+from bert_jax.devices.sharding import gather_features
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import WordScores, word_bias
 from bert_jax.models.model import Batch, EncoderConfig
@@ -50,7 +51,7 @@ class WordSoftmax(nn.Module):
         normal = nn.initializers.normal(1 / math.sqrt(size))
         table = self.param("kernel", normal, (rows, size))
         bias = self.param("bias", nn.initializers.zeros_init(), (rows,))
-        return table, word_bias(self.config, bias)
+        return gather_features(table), word_bias(self.config, bias)
 
 
 class BidirectionalLanguageModel(nn.Module):

@@ -20,6 +20,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.model import Batch, EncoderConfig, activation_dtype
 
@@ -107,7 +108,7 @@ class CopyHead(nn.Module):
         """float[batch, n, hidden] -> the same. The kernel includes the scale of the norm."""
         config, dtype = self.config, activation_dtype(self.config)
         norm = nn.RMSNorm(config.layer_norm_epsilon, dtype=dtype, use_scale=False)
-        return dense(config, config.hidden_size, name)(norm(x))
+        return split_rows(dense(config, config.hidden_size, name)(norm(split_rows(x))))
 
     def _is_source(self, batch: Batch) -> jax.Array:
         """bool[batch, predictions, seq]: whether a slot may copy the token of a position."""

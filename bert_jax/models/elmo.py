@@ -13,6 +13,7 @@ from bert_jax.config.encoders import ElmoConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers import lstm
 from bert_jax.models.layers.characters import CharacterCnn
+from bert_jax.models.layers.dense import Table
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.lstm import Lstm, LstmState
 from bert_jax.models.model import AddFields, Batch, Encoded, Encoder, Model, Rules, complete_batch
@@ -46,7 +47,7 @@ class Embeddings(nn.Module):
 
     def setup(self):
         config = self.config
-        self.word_embeddings = nn.Embed(
+        self.word_embeddings = Table(
             config.padded_vocab_size,
             config.projection_size,
             # As in bilm-tf: uniform from -1 to 1.
@@ -164,7 +165,7 @@ class Elmo(Encoder):
                 "config.model.tokens='characters' has no table of word embeddings that a head could"
                 " be tied to: set config.model.tokens='embeddings', or another task."
             )
-        return self.embeddings.word_embeddings.embedding
+        return self.embeddings.word_embeddings.whole()
 
     def _words(self, batch: Batch, prefix: str) -> jax.Array:
         """float[batch, seq, projection size] of `input_ids`, or of `reverse_ids`."""

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models import make_encoder
 from bert_jax.models.copy_head import Copies, CopyHead
 from bert_jax.models.layers.dense import activate, dense, initializer, word_logits
@@ -71,13 +72,13 @@ class LMHead(nn.Module):
     @nn.compact
     def __call__(self, hidden: jax.Array, embedding: jax.Array) -> WordScores:
         """float[batch, positions, hidden], float32[padded vocab, features] -> scores of words."""
-        config, x = self.config, hidden
+        config, x = self.config, split_rows(hidden)
         bias = jnp.zeros(config.padded_vocab_size, jnp.float32)
         if config.lm_head == "transform":
             x = activate(config, dense(config, config.embedding_size, "transform")(x))
             x = layer_norm(config, "layer_norm")(x)
             bias = self.param("bias", nn.initializers.zeros_init(), (config.padded_vocab_size,))
-        return WordScores(x, embedding, word_bias(config, bias), config.rounds_products)
+        return WordScores(split_rows(x), embedding, word_bias(config, bias), config.rounds_products)
 
 
 def word_flops(config: EncoderConfig) -> float:
@@ -99,7 +100,7 @@ class LinearHead(nn.Module):
         kernel_init = initializer(self.config)
         kernel = self.param("kernel", kernel_init, (x.shape[-1], self.num_classes))
         bias = self.param("bias", nn.initializers.zeros_init(), (self.num_classes,))
-        logits = x.astype(jnp.float32) @ kernel
+        logits = split_rows(split_rows(x.astype(jnp.float32)) @ kernel)
         return logits + bias.reshape((1,) * (logits.ndim - 1) + bias.shape)
 
 

@@ -13,6 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models import make_encoder
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.model import Batch, Encoded, EncoderConfig, complete_batch
@@ -28,7 +29,7 @@ def pool(name: str, hidden: jax.Array, batch: Batch) -> jax.Array:
         tells how many examples a row has. An example without tokens gets the first position of
         the row (`cls`, `last`), or zeros.
     """
-    return POOLS[name](hidden, batch)
+    return split_rows(POOLS[name](hidden, batch))
 
 
 def _cls(hidden: jax.Array, batch: Batch) -> jax.Array:
@@ -115,7 +116,7 @@ class EncoderWithPooler(nn.Module):
             batch, deterministic=deterministic, keep_all=keep_all, keep_attention=keep_attention
         )
         pooled = self.pooler(pool(self.pool, encoded.hidden, batch))
-        return encoded, _ACTIVATIONS[self.config.pooler_activation](pooled)
+        return encoded, split_rows(_ACTIVATIONS[self.config.pooler_activation](pooled))
 
     def word_embedding(self) -> jax.Array:
         """float32[padded vocab, hidden]; see `Encoder`."""

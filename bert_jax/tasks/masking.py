@@ -147,12 +147,12 @@ def mask_batch(
     random_ids = jax.random.randint(word_key, positions.shape, 0, rule.vocab_size, jnp.int32)
     kept_ids = jnp.where(fate < 1 - rule.random_share, true_ids, random_ids)
     hidden_ids = jnp.where(fate < rule.mask_share, rule.mask_id, kept_ids)
-    rows = jnp.arange(input_ids.shape[0])[:, None]
     # The position of an unused slot is out of bounds, and nothing is written there.
     target = jnp.where(weights > 0, positions, input_ids.shape[1])
+    write = jax.vmap(lambda row, places, ids: row.at[places].set(ids, mode="drop"))
     return {
         **batch,
-        "input_ids": input_ids.at[rows, target].set(hidden_ids, mode="drop"),
+        "input_ids": write(input_ids, target, hidden_ids),
         "masked_lm_positions": positions,
         "masked_lm_ids": jnp.where(weights > 0, true_ids, 0),
         "masked_lm_weights": weights,

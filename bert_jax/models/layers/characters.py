@@ -7,6 +7,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.devices.sharding import split_rows
+
 # Rows of the table of characters: 0 is a position without a word, 1 to 256 are the bytes of UTF-8,
 # 257 and 258 begin and end of sentence, 259 and 260 begin and end of word, 261 is padding after the
 # word. bilm-tf's training counts from the bytes on, one less; its released weights have 261 rows.
@@ -48,7 +50,7 @@ class CharacterCnn(nn.Module):
         if x.shape[-1] != self.features:
             deviation = math.sqrt(1 / x.shape[-1])
             x = _dense(self.features, deviation, 0.0, dtype, "projection")(x)
-        return x.reshape(*ids.shape[:-1], self.features)
+        return split_rows(x.reshape(*ids.shape[:-1], self.features))
 
 
 class _MaxFilter(nn.Module):

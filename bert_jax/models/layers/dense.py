@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax.nn.initializers import Initializer
 
 from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.devices.sharding import gather_features, split_rows
 from bert_jax.models.model import EncoderConfig, activation_dtype
 
 _INITIALIZERS = {
@@ -41,9 +42,21 @@ def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.D
     )
 
 
-def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> nn.Embed:
+class Table(nn.Embed):
+    """A table of embeddings, float32[rows, features]."""
+
+    def __call__(self, ids: jax.Array) -> jax.Array:
+        """int32[batch, ...] -> float32[batch, ..., features]."""
+        return split_rows(jnp.take(self.whole(), ids, axis=0))
+
+    def whole(self) -> jax.Array:
+        """float32[rows, features], the table; see `gather_features`."""
+        return gather_features(self.embedding)
+
+
+def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> Table:
     """Returns a table float32[rows, config.embedding_size] with the initial values of `dense`."""
-    return nn.Embed(rows, config.embedding_size, embedding_init=initializer(config), name=name)
+    return Table(rows, config.embedding_size, embedding_init=initializer(config), name=name)
 
 
 def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:

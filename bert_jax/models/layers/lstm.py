@@ -20,6 +20,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models.layers.dropout import Dropout
 
 # Time steps that are compiled one after the other inside the loop.
@@ -100,8 +101,8 @@ class Lstm(nn.Module):
         inputs, *masks = jax.tree.map(lambda x: x.swapaxes(0, 1), (inputs, starts, is_token))
         loop: Any = _loop  # custom_vjp hides what it returns
         outputs, state = loop(config, reverse, kernels, inputs, tuple(masks), state)
-        outputs = outputs.swapaxes(0, 1)
-        return (outputs + x.astype(dtype) if self.skip else outputs), state
+        outputs = split_rows(outputs.swapaxes(0, 1))
+        return (split_rows(outputs + x.astype(dtype)) if self.skip else outputs), state
 
 
 # (recurrent kernel, projection or None), float32; (starts, is_token), bool[seq, batch] or None.

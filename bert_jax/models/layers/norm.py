@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 
 from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.devices.sharding import split_rows
 from bert_jax.models.model import EncoderConfig, activation_dtype
 
 
@@ -54,8 +55,8 @@ def residual(
       read: returns the positions that the sum has, float[batch, positions, hidden].
     """
     if not has_norm:
-        return read(x) + sub_layer(x)
+        return split_rows(read(x) + sub_layer(x))
     norm = layer_norm(config, "layer_norm")
     if config.norm_place == "pre":
-        return read(x) + sub_layer(norm(x))
-    return norm(read(x) + sub_layer(x))
+        return split_rows(read(x) + sub_layer(norm(x)))
+    return split_rows(norm(read(x) + sub_layer(x)))

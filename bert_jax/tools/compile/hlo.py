@@ -31,6 +31,7 @@ _UPDATE = "dynamic-update-slice"
 # What reads a part of its first operand only.
 _SLICES = ("slice", "dynamic-slice", "gather")
 _PRODUCTS = ("dot", "convolution", "custom-call")
+_CHANNEL = re.compile(r"\bchannel_id=\d+")
 _COPIES = ("slice-start", "dynamic-slice-start", "copy-start")
 
 
@@ -69,6 +70,7 @@ def totals(text: str) -> Totals:
     computations, entry = parse(text)
     off_chip = loops = unknown_trip_counts = 0
     found: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
+    channels: set[str] = set()
     # (computation, how often it runs, whether it moves data by itself)
     todo = [(entry, 1, True)]
     while todo:
@@ -77,7 +79,10 @@ def totals(text: str) -> Totals:
         for instruction in computation.values():
             operation = instruction.operation
             kind = operation.removesuffix("-start")
-            if kind in COLLECTIVES:
+            # Parts of a collective that runs beside other operations share its channel.
+            channel = _CHANNEL.search(instruction.rest)
+            if kind in COLLECTIVES and not (channel and channel[0] in channels):
+                channels |= {channel[0]} if channel else set()
                 found[kind][0] += times
                 found[kind][1] += times * _result_bytes(instruction)
             if moves:
