@@ -106,10 +106,9 @@ class DistillationConfig(Group):
                 f"model.name={model.name!r} is no Transformer, whose layers can be compared: set"
                 " config.distillation.hidden_weight and relation_weight to 0."
             )
-        # In fine-tuning, the latter has no effect.
-        for name in ("scan_layers", *("last_layer_predicted_only",) * has_corpus):
-            if getattr(model, name):
-                raise UserError(
-                    f"model.{name}=True hides layers that config.distillation.hidden_weight and"
-                    f" relation_weight compare: set config.model.{name}=False."
-                )
+        if has_corpus and model.last_layer_predicted_only:  # no effect in fine-tuning
+            raise UserError(
+                "model.last_layer_predicted_only=True hides layers that"
+                " config.distillation.hidden_weight and relation_weight compare: set"
+                " config.model.last_layer_predicted_only=False."
+            )

@@ -160,10 +160,6 @@ class TransformerConfig(EncoderConfig):
     remat: bool = setting(False)
     # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
     remat_policy: str = setting("nothing", choices=("nothing", "products"))
-    # Compile one block and apply it in a loop over the parameters of all, which are stored as
-    # without it: faster to compile. Dropout draws other bits, and in bfloat16 embeddings without a
-    # norm are rounded.
-    scan_layers: bool = setting(False)
     # Whether the encoder is trained on next tokens in a phase of a run: attention is causal, and
     # convolutions leave out later positions.
     reads_forward: bool = setting(False, of_run=True)
@@ -202,20 +198,8 @@ class TransformerConfig(EncoderConfig):
                 " ones: set copy_head=False."
             )
         self._check_convolution()
-        for name in ("last_layer_predicted_only", "copy_head"):
-            if getattr(self, name) and self.scan_layers:
-                raise UserError(
-                    f"{name}=True reads what the last block computes before its end: set"
-                    " scan_layers=False."
-                )
         if not self.first_layer_norm and self.norm_place != "pre":
             raise UserError("first_layer_norm=False needs norm_place='pre'.")
-        if self.scan_layers and (self.global_every or not self.first_layer_norm):
-            raise UserError(
-                f"scan_layers=True needs blocks that are all alike, not global_every="
-                f"{self.global_every} and first_layer_norm={self.first_layer_norm}: set"
-                " scan_layers=False."
-            )
 
     def _check_positions(self) -> None:
         if self.positions == "rotary" and self.head_dim % 2:

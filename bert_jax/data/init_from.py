@@ -26,7 +26,7 @@ from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 # Fields of config.model that belong to the training. All others determine what parameters mean.
 _OF_ANY_MODEL = (  # they mean the same in models of any kind
     *("model.dropout_rate", "model.attention_dropout_rate", "model.remat", "model.remat_policy"),
-    *("model.scan_layers", "model.attention"),
+    "model.attention",
 )
 _TRAINING_FIELDS = ("model.initializer_range", "model.mask_value", *_OF_ANY_MODEL)
 # Values by dotted name.

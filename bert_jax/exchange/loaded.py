@@ -84,7 +84,6 @@ def portable_encoder(config: RunConfig) -> EncoderConfig:
     portable = {
         "attention": "einsum",
         "remat": False,
-        "scan_layers": False,
         "last_layer_predicted_only": False,
     }
     values = {f"model.{name}": portable[name] for name in portable}

@@ -30,7 +30,6 @@ from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import AttentionMask, cache_mask, make_mask
 from bert_jax.models.layers.norm import layer_norm, residual
 from bert_jax.models.layers.positions import Rotation, rotation, sinusoidal
-from bert_jax.models.layers.scan import remat_policy, scan_blocks
 from bert_jax.models.model import Batch, Encoded, Encoder, Model, Rules, complete_batch
 
 # Kernels are [in, out]. Those that fan out are split over `tensor` by column, those that fan in by
@@ -49,6 +48,13 @@ RULES: Rules = (
     (r"(^|/)(layer|query|key)_norm/(bias|scale)$", PartitionSpec()),
     (r"(^|/)convolution/taps$", PartitionSpec(None, "fsdp")),
 )
+
+# What a rematerialized block stores. Products with kernels have no batch dimension, those of
+# attention have one.
+_REMAT_POLICIES = {
+    "nothing": None,
+    "products": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 
 
 class Embeddings(nn.Module):
@@ -197,24 +203,19 @@ class Stack(nn.Module):
             is_token = batch["example_ids"] > 0  # [B, S]
             extend = Extender(cache, batch["position_ids"], is_token)
         views = [self._view(batch, cache, is_global) for is_global in self._kinds()]
-        if config.scan_layers and cache is None and not self.is_initializing():
-            # Compiles one block and loops over the parameters of all.
-            block = Block(config, parent=None)
-            all_hidden, attention = scan_blocks(self, block, x, (*views[0], *args), keep_all)
-        else:
-            make_block: Any = Block
-            if config.remat and cache is None:
-                # Counted from `self`: `deterministic` and `keep_attention` are Python bools.
-                policy = remat_policy(config)
-                make_block = nn.remat(Block, static_argnums=(4, 5), policy=policy)
-            all_hidden, attention = [x], []
-            for i in range(config.num_layers):
-                mask, turn = views[config.is_global(i)]
-                read = batch.get("read_positions") if i == config.num_layers - 1 else None
-                block = make_block(config, i, name=f"layer_{i}")
-                x, probs, attended = block(x, mask, turn, *args, extend, read)
-                all_hidden.append(x)  # [B, S, D]
-                attention.append(probs)  # [B, H, S, S] or None
+        make_block: Any = Block
+        if config.remat and cache is None:
+            # Counted from `self`: `deterministic` and `keep_attention` are Python bools.
+            policy = _REMAT_POLICIES[config.remat_policy]
+            make_block = nn.remat(Block, static_argnums=(4, 5), policy=policy)
+        all_hidden, attention = [x], []
+        for i in range(config.num_layers):
+            mask, turn = views[config.is_global(i)]
+            read = batch.get("read_positions") if i == config.num_layers - 1 else None
+            block = make_block(config, i, name=f"layer_{i}")
+            x, probs, attended = block(x, mask, turn, *args, extend, read)
+            all_hidden.append(x)  # [B, S, D]
+            attention.append(probs)  # [B, H, S, S] or None
         if config.norm_place == "pre":
             all_hidden[-1] = layer_norm(config, "layer_norm")(all_hidden[-1])  # [B, S, D]
         return Encoded(

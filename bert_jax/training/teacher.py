@@ -126,7 +126,7 @@ def _model(config: RunConfig, model: EncoderConfig) -> EncoderConfig:
     """Returns the teacher's encoder as the run applies it: with its numerics, without dropout."""
     student, values = config.model, {"dtype": config.dtype, "dropout_rate": 0.0}
     if isinstance(model, TransformerConfig):
-        values |= {"attention_dropout_rate": 0.0, "remat": False, "scan_layers": False}
+        values |= {"attention_dropout_rate": 0.0, "remat": False}
         values["attention"] = getattr(student, "attention", "einsum")
         values["last_layer_predicted_only"] = getattr(student, "last_layer_predicted_only", False)
     return dataclasses.replace(model, **values)

@@ -54,16 +54,6 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
             " set both to 0, or attention_pattern='window'.",
         ),
         (
-            {
-                "attention_pattern": "window",
-                "attention_window": 2,
-                "global_every": 3,
-                "scan_layers": True,
-            },
-            "scan_layers=True needs blocks that are all alike, not global_every=3 and"
-            " first_layer_norm=True: set scan_layers=False.",
-        ),
-        (
             {"type_vocab_size": 1},
             "type_vocab_size=1 is too few: a row has two segments (0: no token types).",
         ),

@@ -217,7 +217,6 @@ def test_a_teacher_that_lacks_something_is_refused(theirs, finished, new_run):
         open_teacher(dataclasses.replace(opened, phases=phases))
     changes = {"distillation.relation_layer": 3}
     refuse(new_run, "tagging", heads | changes, "relation_layer=3 is above the 2 layers of the te")
-    refuse(new_run, "tagging", heads | {"model.scan_layers": True}, "model.scan_layers=True hides")
 
     changes = {"head.problem_type": "regression", "metrics": ("pearson",), "data.label": "number"}
     changes |= {"checkpoint.best_metric": "pearson"}

@@ -45,10 +45,10 @@ ENCODERS = {
     "local": {
         **{"norm_place": "pre", "first_layer_norm": False, "positions": "sinusoidal"},
         **{"attention_pattern": "window", "attention_window": 2, "global_every": 2},
-        **{"mask_value": -1e9, "scan_layers": False, "num_layers": 3},
+        **{"mask_value": -1e9, "num_layers": 3},
     },
     "no positions": {"positions": "none", "norm": "rms_norm", "convolution": 5, "remat": True},
-    "scanned": {"scan_layers": True, "attention": "dot_product", "attention_dropout_rate": 0.0},
+    "dot product": {"attention": "dot_product", "attention_dropout_rate": 0.0},
     "left to right": {"attention_pattern": "causal", "next_sentence": False},
     "modernbert": {"model": ModernBertConfig(), "attention_window": 2},
     "gpt": {"model": GptConfig()},
