@@ -123,15 +123,16 @@ def split_rows(x: jax.Array) -> jax.Array:
     return jax.lax.with_sharding_constraint(x, _BATCH)
 
 
-def gather_features(table: jax.Array) -> jax.Array:
-    """Returns float[rows, features] with all features of its rows on each device.
+def gather_features(param: jax.Array) -> jax.Array:
+    """Returns a parameter float[rows, features] with all features of its rows on each device.
 
-    Tables are split by features over `fsdp`, and so is what is looked up in a part of them.
+    Tables of embeddings, and kernels that a loop reads, are split by features over `fsdp`. What is
+    looked up in a part of them would be split likewise, and a loop would gather them each time.
     """
     if _mesh_in_use() is None:
-        return table
+        return param
     rows_as_before = PartitionSpec(PartitionSpec.UNCONSTRAINED, None)
-    return jax.lax.with_sharding_constraint(table, rows_as_before)
+    return jax.lax.with_sharding_constraint(param, rows_as_before)
 
 
 def _mesh_in_use() -> AbstractMesh | None:

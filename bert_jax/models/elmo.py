@@ -24,12 +24,12 @@ RULES: Rules = (
     (r"^elmo/embeddings/word_embeddings/embedding$", PartitionSpec("tensor", "fsdp")),
     (r"^elmo/characters/embedding$", PartitionSpec()),
     (r"^elmo/characters/filter_\d+/kernel$", PartitionSpec(None, None, "fsdp")),
-    (r"^elmo/characters/highway_\d+/(carry|transform)/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"^elmo/characters/projection/kernel$", PartitionSpec("fsdp", "tensor")),
+    (r"^elmo/characters/highway_\d+/(carry|transform)/kernel$", PartitionSpec("fsdp")),
+    (r"^elmo/characters/projection/kernel$", PartitionSpec("fsdp")),
     (r"^elmo/characters/.*bias$", PartitionSpec()),
-    (r"^elmo/(forward|backward)_\d+/kernel$", PartitionSpec("fsdp", "tensor")),
-    (r"^elmo/(forward|backward)_\d+/bias$", PartitionSpec("tensor")),
-    (r"^elmo/(forward|backward)_\d+/projection$", PartitionSpec("tensor", "fsdp")),
+    # Not over `tensor`: devices would have to send each other hidden states at each time.
+    (r"^elmo/(forward|backward)_\d+/(kernel|projection)$", PartitionSpec(None, "fsdp")),
+    (r"^elmo/(forward|backward)_\d+/bias$", PartitionSpec()),
 )
 
 # Field with ids of words -> field with the characters of these words.

@@ -75,7 +75,7 @@ class _MaxFilter(nn.Module):
         values = windows @ kernel.reshape(-1, self.count).astype(x.dtype)
         # The bias and the activation are monotonic and the same at all times.
         x = values.max(axis=1) + bias.astype(x.dtype)[None]
-        return CNN_ACTIVATIONS[self.config.cnn_activation](x)
+        return split_rows(CNN_ACTIVATIONS[self.config.cnn_activation](x))
 
 
 class _Highway(nn.Module):
@@ -93,7 +93,7 @@ class _Highway(nn.Module):
         deviation = math.sqrt(1 / features)
         gate = nn.sigmoid(_dense(features, deviation, -2.0, self.dtype, "carry")(x))
         new = nn.relu(_dense(features, deviation, 0.0, self.dtype, "transform")(x))
-        return gate * new + (1 - gate) * x
+        return split_rows(gate * new + (1 - gate) * x)
 
 
 def _dense(features: int, deviation: float, bias: float, dtype: jnp.dtype, name: str) -> nn.Dense:

@@ -20,7 +20,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.devices.sharding import split_rows
+from bert_jax.devices.sharding import gather_features, split_rows
 from bert_jax.models.layers.dropout import Dropout
 
 # Time steps that are compiled one after the other inside the loop.
@@ -86,12 +86,13 @@ class Lstm(nn.Module):
         glorot = nn.initializers.glorot_uniform()
         zeros = nn.initializers.zeros_init()
         gates = 4 * config.cell_size
-        kernel = self.param("kernel", glorot, (2 * features, gates), jnp.float32)
+        # Gathered once, before the loop.
+        kernel = gather_features(self.param("kernel", glorot, (2 * features, gates), jnp.float32))
         bias = self.param("bias", zeros, (gates,), jnp.float32)
         projection = None
         if config.has_projection:
             shape = (config.cell_size, features)
-            projection = self.param("projection", glorot, shape, jnp.float32)
+            projection = gather_features(self.param("projection", glorot, shape, jnp.float32))
 
         dtype = jnp.dtype(config.dtype)
         # The products with the inputs of all times are one matrix product, outside of the loop.

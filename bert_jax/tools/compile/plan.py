@@ -6,6 +6,7 @@ batches are chosen by them; the longest length is taken.
 """
 
 import dataclasses
+import math
 import tempfile
 from typing import Any
 
@@ -133,7 +134,7 @@ def programs(run: Run, microbatch: int = 0) -> list[Program]:
 
 def _steps(run: Run, phase: Phase) -> list[Program]:
     batch = _training_batch(run, phase)
-    rows, length = batch["input_ids"].shape
+    rows, *choices, length = batch["input_ids"].shape
     step = make_train_step(run, phase, warmup_steps=_WARMUP)
     tx, _ = make_optimizer(run.config.optimizer, run.steps, _WARMUP)
     state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
@@ -145,7 +146,8 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
     }
     if constants := run.abstract_constants:
         sizes["teacher"] = bytes_of(constants)
-    flops = flops_per_token(run.task_at(phase), length) * rows * length
+    tokens = math.prod([rows, *choices, length])
+    flops = flops_per_token(run.task_at(phase), length) * tokens
     parts = run.config.num_microbatches(rows)
     (first, arguments), *second = step.programs(state, batch, keys, constants)
     name = "gradient" if second else "step"
@@ -164,8 +166,8 @@ def _evaluation(run: Run, phase: Phase) -> Program:
     carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
     key, number = _abstract_key(run, "eval_masking"), np.int32(0)
     step = jitted_eval_step(task, run.mesh)
-    length = batch["input_ids"].shape[1]
-    flops = flops_per_token(task, length) * rows * length / 3  # without the backward pass
+    length, tokens = batch["input_ids"].shape[-1], math.prod(batch["input_ids"].shape)
+    flops = flops_per_token(task, length) * tokens / 3  # without the backward pass
     sizes = {"parameters": bytes_of(params), "batch": bytes_of(batch)}
     arguments = params, batch, key, number, carry
     return Program("evaluation", phase, rows, length, 1, flops, sizes, step, arguments)
