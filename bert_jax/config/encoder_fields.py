@@ -150,9 +150,9 @@ class TransformerConfig(EncoderConfig):
     # copy_head, which reads all positions after its attention, only its feed-forward network.
     last_layer_predicted_only: bool = setting(False)
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
-    # XLA); cudnn (the same by cuDNN: GPUs and bfloat16 only); splash (a kernel for TPUs that stores
-    # no probabilities; einsum on other devices). Only einsum can apply dropout to probabilities or
-    # return them.
+    # XLA); cudnn (kernels for NVIDIA GPUs and bfloat16 that store no probabilities); splash (a
+    # kernel for TPUs that stores none; einsum on other devices). Only einsum can apply dropout to
+    # probabilities or return them.
     attention: str = setting("einsum", choices=("einsum", "dot_product", "cudnn", "splash"))
     # Added to the attention scores of masked positions; the value is the released code's.
     mask_value: float = setting(-10_000.0, any_number=True, below=0)

@@ -242,7 +242,8 @@ class Stack(nn.Module):
         if config.reads_forward:
             pattern = "causal"
         if cache is None:
-            mask = make_mask(batch["example_ids"], positions, pattern, window, config.mask_value)
+            ids, max_examples = batch["example_ids"], batch["cls_positions"].shape[1]
+            mask = make_mask(ids, positions, pattern, window, config.mask_value, max_examples)
         else:
             mask = cache_mask(positions, cache.capacity, config.mask_value)
         rotates = config.positions == "rotary"

@@ -28,32 +28,50 @@ def gpu():
         yield jax.devices()[0]
 
 
-def test_cudnn_attends_within_examples_as_einsum_in_float32():
-    """Two examples and padding in a row of 512; the lowest mask value is -inf in bfloat16."""
+ONE = [[300], [512], [17], [0]]
+SEVERAL = [[300, 150, 0], [100, 200, 212], [512, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("some", [False, True], ids=["all", "some"])
+@pytest.mark.parametrize("pattern", ["bidirectional", "causal", "window"])
+@pytest.mark.parametrize("lengths", [ONE, SEVERAL], ids=["one", "several"])
+def test_cudnn_attends_as_einsum_in_float32(lengths, pattern, some):
+    """By lengths, causality, ranges and masks (tests/models/layers/test_cudnn.py has the cases).
+
+    The lowest mask value is -inf in bfloat16. The last row is padding.
+    """
     rng = np.random.default_rng(0)
-    heads = [jnp.asarray(rng.standard_normal((2, 512, 4, 64)), jnp.bfloat16) for _ in range(3)]
-    ids = jnp.asarray(np.repeat([[1, 2, 0]], [300, 150, 62], axis=1).repeat(2, 0))
-    positions = jnp.broadcast_to(jnp.arange(512), (2, 512))
-    mask = make_mask(ids, positions, "bidirectional", 0, float(np.finfo(np.float32).min))
-    weights = jnp.asarray(rng.standard_normal(heads[0].shape), jnp.float32)
-    weights *= (ids > 0)[:, :, None, None]
+    heads = [jnp.asarray(rng.standard_normal((4, 512, 4, 64)), jnp.bfloat16) for _ in range(3)]
+    ids, places = np.zeros((2, 4, 512), np.int32)
+    for row, row_lengths in enumerate(lengths):
+        begins = np.cumsum([0, *row_lengths])
+        for number, (begin, end) in enumerate(zip(begins, begins[1:], strict=False), 1):
+            ids[row, begin:end], places[row, begin:end] = number, np.arange(end - begin)
+    lowest = float(np.finfo(np.float32).min)
+    mask = make_mask(jnp.asarray(ids), jnp.asarray(places), pattern, 64, lowest, len(lengths[0]))
+    is_token = ids > 0
+    if some:
+        read = np.sort(rng.integers(0, 512, (4, 40)))
+        heads[0] = jnp.take_along_axis(heads[0], jnp.asarray(read)[:, :, None, None], axis=1)
+        mask, is_token = mask.at_queries(jnp.asarray(read)), np.take_along_axis(is_token, read, 1)
+    weights = rng.standard_normal(heads[0].shape) * is_token[:, :, None, None]
 
     def run(implementation, *heads):
         def total(query, key, value):
             found, _ = attention(query, key, value, mask, implementation=implementation)
             found = found.astype(jnp.float32)
-            return (found * weights).sum(), found
+            return (found * jnp.asarray(weights, jnp.float32)).sum(), found
 
         return jax.jit(jax.grad(total, (0, 1, 2), has_aux=True))(*heads)
 
     grads, found = run("cudnn", *heads)
     exact_grads, exact = run("einsum", *(x.astype(jnp.float32) for x in heads))
-    is_token = np.asarray(ids > 0)
-    for one, other in zip((found, *grads), (exact, *exact_grads), strict=True):
+    assert np.isfinite(np.asarray(found, np.float32)).all()
+    pairs = [(np.asarray(found)[is_token], np.asarray(exact)[is_token])]
+    for one, other in [*pairs, *zip(grads, exact_grads, strict=True)]:
         one, other = np.asarray(one, np.float32), np.asarray(other, np.float32)
         assert np.isfinite(one).all()
-        error = np.linalg.norm(one[is_token] - other[is_token]) / np.linalg.norm(other[is_token])
-        assert error < 1e-2  # bfloat16 has 8 bits
+        assert np.linalg.norm(one - other) < 1e-2 * np.linalg.norm(other)  # bfloat16 has 8 bits
 
 
 def run_steps(device, count, dtype="float32", **fields):

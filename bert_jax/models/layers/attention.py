@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.layers.convolution import Convolution
+from bert_jax.models.layers.cudnn import cudnn_attention, nan_unless_in_order
 from bert_jax.models.layers.dense import dense
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.layers.masks import AttentionMask
@@ -43,9 +44,9 @@ def attention(
       key_BTHK: the same of the keys.
       value_BTHK: the same of the values.
       mask: which positions attend to which.
-      implementation: `einsum`, the formula itself; `dot_product` and `cudnn`,
-        `jax.nn.dot_product_attention` with the implementation `xla` and `cudnn`; `splash`, see
-        `splash_attention`, the formula where `has_splash` is False.
+      implementation: `einsum`, the formula itself; `dot_product`, jax's by XLA; `cudnn`, see
+        `cudnn_attention`; `splash`, see `splash_attention`, the formula where `has_splash` is
+        False.
       dropout: applied to float32[batch, heads, seq, key seq] probabilities; `einsum` only.
       keep_probabilities: also return the probabilities before dropout; `einsum` only.
 
@@ -64,8 +65,10 @@ def attention(
                 " attention='einsum'."
             )
         heads = query_BSHK, key_BTHK, value_BTHK
-        if implementation != "splash":
-            return _dot_product(*heads, mask.bias, implementation), None
+        if implementation == "dot_product":
+            return jax.nn.dot_product_attention(*heads, bias=mask.bias, implementation="xla"), None
+        if implementation == "cudnn":
+            return cudnn_attention(*heads, mask), None
         if has_splash(query_BSHK.shape, mask):
             return splash_attention(*heads, mask), None
     # Transposed first: as einsums from and to BSHK, the forward pass takes XLA up to twice as long
@@ -81,17 +84,6 @@ def attention(
     dropped_BHST = probs_BHST if dropout is None else dropout(probs_BHST)
     y_BHSK = jnp.einsum("bhst,bhtk->bhsk", dropped_BHST.astype(value_BTHK.dtype), value_BHTK)
     return y_BHSK.transpose(0, 2, 1, 3), probs_BHST if keep_probabilities else None
-
-
-def _dot_product(query_BSHK, key_BTHK, value_BTHK, bias_B1ST, implementation: str) -> jax.Array:
-    if implementation == "cudnn":
-        # cuDNN takes the bias in the dtype of the queries. The lowest float32 would become -inf
-        # there, and a position that attends to nothing NaN.
-        lowest = jnp.finfo(query_BSHK.dtype).min.astype(jnp.float32)
-        bias_B1ST = jnp.maximum(bias_B1ST, lowest).astype(query_BSHK.dtype)
-    name = "cudnn" if implementation == "cudnn" else "xla"
-    heads = query_BSHK, key_BTHK, value_BTHK
-    return jax.nn.dot_product_attention(*heads, bias=bias_B1ST, implementation=name)
 
 
 class SelfAttention(nn.Module):
@@ -159,7 +151,10 @@ class SelfAttention(nn.Module):
             )
             y_BSD = y_BSHK.reshape(*y_BSHK.shape[:2], config.hidden_size)
             y_BSD = dense(config, config.hidden_size, "output")(y_BSD)
-            return drop_output(y_BSD, deterministic)
+            y_BSD = drop_output(y_BSD, deterministic)
+            if config.attention == "cudnn":
+                y_BSD += nan_unless_in_order(mask).astype(y_BSD.dtype)
+            return y_BSD
 
         return residual(config, x_BSD, attend, self.has_norm, read), probs_BHST
 

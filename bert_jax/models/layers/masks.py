@@ -13,24 +13,40 @@ class AttentionMask:
       bias: float32[batch, 1, seq, key seq], added to attention scores.
       example_ids, pattern, window: the arguments of `can_attend`, for kernels that read these
         instead of a bias; example_ids is None if the bias has another source.
+      max_examples: examples that a row may have; 0 if that is not known.
+      key_lengths: int32[batch], the number of tokens of each row, if all positions attend to these
+        and to nothing else: one example per row and bidirectional attention. None otherwise.
     """
 
     bias: jax.Array
     example_ids: jax.Array | None = None
     pattern: str = flax.struct.field(default="bidirectional", pytree_node=False)
     window: int = flax.struct.field(default=0, pytree_node=False)
+    max_examples: int = flax.struct.field(default=0, pytree_node=False)
+    key_lengths: jax.Array | None = None
 
     def at_queries(self, positions: jax.Array) -> "AttentionMask":
         """Returns the mask of the queries at int32[batch, positions] and all keys."""
-        return AttentionMask(jnp.take_along_axis(self.bias, positions[:, None, :, None], axis=2))
+        bias = jnp.take_along_axis(self.bias, positions[:, None, :, None], axis=2)
+        return AttentionMask(bias, key_lengths=self.key_lengths)
 
 
 def make_mask(
-    example_ids: jax.Array, position_ids: jax.Array, pattern: str, window: int, mask_value: float
+    example_ids: jax.Array,
+    position_ids: jax.Array,
+    pattern: str,
+    window: int,
+    mask_value: float,
+    max_examples: int = 0,
 ) -> AttentionMask:
     """Returns the attention mask of whole rows; see `can_attend` and `attention_bias`."""
-    allowed = can_attend(example_ids, position_ids, pattern, window)
-    return AttentionMask(attention_bias(allowed, mask_value), example_ids, pattern, window)
+    if pattern == "window" and window >= example_ids.shape[1] - 1:
+        pattern = "bidirectional"
+    bias = attention_bias(can_attend(example_ids, position_ids, pattern, window), mask_value)
+    lengths = None
+    if pattern == "bidirectional" and max_examples == 1:
+        lengths = (example_ids != 0).sum(axis=1, dtype=jnp.int32)
+    return AttentionMask(bias, example_ids, pattern, window, max_examples, lengths)
 
 
 def cache_mask(position_ids: jax.Array, capacity: int, mask_value: float) -> AttentionMask:

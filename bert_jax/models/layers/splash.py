@@ -8,13 +8,12 @@ import math
 from typing import Any
 
 import jax
-from jax.sharding import AbstractMesh, PartitionSpec
 
 from bert_jax.models.layers.masks import AttentionMask
+from bert_jax.models.layers.on_devices import on_each_device, splits_evenly
 
 # Rows are processed in blocks; their lengths are multiples of the lanes of a TPU.
 _BLOCKS = (512, 256, 128)
-_ROWS = ("data", "fsdp")
 
 
 def has_splash(shape: tuple[int, ...], mask: AttentionMask) -> bool:
@@ -28,10 +27,8 @@ def has_splash(shape: tuple[int, ...], mask: AttentionMask) -> bool:
       mask: which positions attend to which.
     """
     batch, length, heads, _ = shape
-    mesh = jax.sharding.get_abstract_mesh()
-    rows, columns = _splits(mesh)
-    fits = not (length % _BLOCKS[-1] or batch % rows or heads % columns)
-    return fits and mask.example_ids is not None and _on_tpu(mesh)
+    fits = length % _BLOCKS[-1] == 0 and splits_evenly(batch, heads)
+    return fits and mask.example_ids is not None and _on_tpu()
 
 
 def splash_attention(
@@ -55,24 +52,13 @@ def splash_attention(
     Returns:
       float[batch, seq, heads, head_dim].
     """
-    mesh = jax.sharding.get_abstract_mesh()
     # Scaled in float32: 1 / sqrt(head_dim) is rarely a number of bfloat16.
     query_BSHK = (query_BSHK / math.sqrt(query_BSHK.shape[-1])).astype(query_BSHK.dtype)
     heads_BHSK = [x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BSHK, value_BSHK)]
     attend: Any = functools.partial(
         _on_a_device, pattern=mask.pattern, window=mask.window, interpret=interpret
     )
-    if not mesh.empty:
-        heads, rows = PartitionSpec(_ROWS, "tensor"), PartitionSpec(_ROWS)
-        # XLA cannot split a kernel over devices by itself.
-        attend = jax.shard_map(
-            attend,
-            mesh=mesh,
-            in_specs=(heads, heads, heads, rows),
-            out_specs=heads,
-            check_vma=False,
-        )
-    return attend(*heads_BHSK, mask.example_ids).transpose(0, 2, 1, 3)
+    return on_each_device(attend, heads_BHSK, 1, mask.example_ids).transpose(0, 2, 1, 3)
 
 
 def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, pattern, window, interpret) -> Any:
@@ -107,14 +93,8 @@ def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, pattern, window, inte
     return jax.vmap(kernel)(query_BHSK, key_BHSK, value_BHSK, segments)
 
 
-def _splits(mesh: AbstractMesh) -> tuple[int, int]:
-    """Returns the parts of the batch and of the heads."""
-    if mesh.empty:
-        return 1, 1
-    return math.prod(mesh.shape[axis] for axis in _ROWS), mesh.shape["tensor"]
-
-
-def _on_tpu(mesh: AbstractMesh) -> bool:
+def _on_tpu() -> bool:
+    mesh = jax.sharding.get_abstract_mesh()
     device = None if mesh.empty else mesh.abstract_device
     if device is None:
         return jax.default_backend() == "tpu"
