@@ -13,7 +13,8 @@
 # CHIPS (default: 4) of its chips. If a pod fails, all start again and the run resumes, RESTARTS
 # (default: 10) times at most; evicted pods save the run and do not count.
 set -euo pipefail
-if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/flags.sh" "$@"
+set -- ${words[@]+"${words[@]}"}
 : "${NAME:?the name of the JobSet}" "${IMAGE:?the container image}"
 fail() {
   echo "error: $*" >&2 && exit 2
@@ -113,7 +114,11 @@ END
             - {name: runs, persistentVolumeClaim: {claimName: $(quoted "$CLAIM")}}
 END
 }
-if [[ -n ${dry_run:-} ]]; then manifest "$@" && exit; fi
+if [[ -n $dry_run ]]; then
+  manifest "$@"
+  elsewhere=$((hosts * per_host)) && check_run "$@"
+  exit
+fi
 manifest "$@" | kubectl create -f -
 first="jobset.sigs.k8s.io/jobset-name=$NAME,batch.kubernetes.io/job-completion-index=0"
 echo "Its output: kubectl logs -f -l $first"

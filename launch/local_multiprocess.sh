@@ -6,7 +6,8 @@
 # DEVICES is the number of CPU devices of each process (default: 1); PORT that of process 0 (default:
 # a free one). Ctrl-C or SIGTERM stops all processes at the same step, after saving.
 set -euo pipefail
-if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/flags.sh" "$@"
+set -- ${words[@]+"${words[@]}"}
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 processes=${PROCESSES:-2}
 export JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=${DEVICES:-1}
@@ -30,7 +31,10 @@ for ((i = 0; i < processes; i++)); do
   pids+=($!)
 done
 set +m
-[[ -z ${dry_run:-} ]] || exit 0
+if [[ -n $dry_run ]]; then
+  export JAX_NUM_CPU_DEVICES=$((processes * JAX_NUM_CPU_DEVICES))
+  check_run "$@" && exit
+fi
 
 # The first failure ends all, since the others would wait for the failed process.
 while [[ ${#pids[@]} -gt 0 ]]; do

@@ -7,7 +7,8 @@
 # that was stopped. FILE defaults to configs/fast.py:plain; configs/tiny.py is BERT-Tiny with the
 # paper's recipe. PYTHON and EXTRAS: see environment.sh.
 set -euo pipefail
-if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/flags.sh" "$@"
+set -- ${words[@]+"${words[@]}"}
 workdir=quickstart
 if [[ $# -gt 0 && $1 != --* ]]; then workdir=$1; shift; fi
 [[ $workdir == /* ]] || workdir=$PWD/$workdir
@@ -16,6 +17,7 @@ source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 trap 'exit 130' INT # Ctrl-C: the run saves and stops, and so does this script
 if [[ " $* " != *" --config"[=' ']* ]]; then set -- --config="$root/configs/fast.py:plain" "$@"; fi
 run python -m bert_jax.main --workdir="$workdir" "$@"
+check_run --workdir="$workdir" "$@"
 
 echo
 echo "Masked tokens of held-out text, and what the model predicts:"

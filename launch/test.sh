@@ -12,7 +12,8 @@
 #
 # TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail
-if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/flags.sh" "$@"
+set -- ${words[@]+"${words[@]}"}
 EXTRAS="${EXTRAS:-} parity test gpt elmo serve docs wandb mlflow"
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 cd -- "$root"

@@ -8,11 +8,30 @@
 #
 # The run is kept in a bucket that the TPU's service account can write to, since the TPU's own disk
 # is deleted with it; or in --workdir=/mnt/runs/base, with SHARE=10.0.0.2:/runs, a file share (NFS)
-# that is mounted on /mnt/runs. VERSION is the TPU's software; SPOT=1 requests a preemptible TPU.
+# that is mounted on /mnt/runs. VERSION is the TPU's software (default: Google's for the TYPE); SPOT=1
+# requests a preemptible TPU. Google only maintains the Cloud TPU API: TPU7x are on GKE, see jobset.sh.
 # Runs the committed files of this checkout. The TPU is not deleted at the end: see the last line.
 set -euo pipefail
-if [[ ${1:-} == --dry_run ]]; then dry_run=1; shift; fi
+source "$(dirname -- "${BASH_SOURCE[0]}")/flags.sh" "$@"
+set -- ${words[@]+"${words[@]}"}
 : "${NAME:?the name of the TPU}" "${ZONE:?its zone}" "${TYPE:?its type}"
+# docs.cloud.google.com/tpu/docs/runtimes
+case $TYPE in
+  v2-* | v3-* | v4-*) default=tpu-ubuntu2204-base chips=$((${TYPE##*-} / 2)) ;; # it counts cores
+  v5litepod-*) default=v2-alpha-tpuv5-lite chips=${TYPE##*-} ;;
+  v5p-*) default=v2-alpha-tpuv5 chips=$((${TYPE##*-} / 2)) ;;
+  v6e-*) default=v2-alpha-tpuv6e chips=${TYPE##*-} ;;
+  tpu7x* | v7x*)
+    echo "error: TYPE=$TYPE is not in the Cloud TPU API: launch/jobset.sh trains on GKE." >&2
+    exit 2
+    ;;
+  *) default="" chips=1 ;;
+esac
+if [[ -z ${VERSION:=$default} ]]; then
+  echo "error: TYPE=$TYPE is none of v2-N, v3-N, v4-N, v5litepod-N, v5p-N, v6e-N: name its software" \
+    "by VERSION." >&2
+  exit 2
+fi
 case " $* " in
   *" --workdir"[=' ']gs://*) ;;
   *" --workdir"[=' ']/mnt/runs/*) : "${SHARE:?host:/share, which is mounted on /mnt/runs}" ;;
@@ -22,7 +41,6 @@ case " $* " in
     exit 2
     ;;
 esac
-root=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 tpu() { # GROUP VERB ARGUMENT ...
   local command=(gcloud compute tpus "$@" --zone="$ZONE")
   if [[ -n ${dry_run:-} ]]; then printf '%q ' "${command[@]}" && echo; else "${command[@]}"; fi
@@ -33,7 +51,7 @@ fail() {
 }
 request() {
   tpu queued-resources create "$NAME" --node-id="$NAME" --accelerator-type="$TYPE" \
-    --runtime-version="${VERSION:-tpu-ubuntu2204-base}" ${SPOT:+--spot}
+    --runtime-version="$VERSION" ${SPOT:+--spot}
 }
 state() { # of the request; empty if there is none
   tpu queued-resources list --filter="name~/$NAME\$" --format="value(state.state)" || echo UNKNOWN
@@ -56,7 +74,7 @@ trap 'rm -f "$archive" "$log"' EXIT
 
 train() { # FLAG ...
   local hosts="" joined="" number command
-  git -C "$root" archive --output="$archive" HEAD || return 1
+  [[ -n $dry_run ]] || git -C "$root" archive --output="$archive" HEAD || return 1
   tpu tpu-vm scp "$archive" "$NAME:bert_jax.tar" --worker=all || return 1
   if [[ -z ${dry_run:-} ]]; then
     hosts=$(tpu tpu-vm describe "$NAME" --format="value(networkEndpoints[].ipAddress)") || return 1
@@ -80,7 +98,11 @@ train() { # FLAG ...
   tpu tpu-vm ssh "$NAME" --worker=all --command="$command" | tee "$log"
 }
 
-if [[ -n ${dry_run:-} ]]; then request && train "$@" && exit; fi
+if [[ -n $dry_run ]]; then
+  request && train "$@"
+  elsewhere=$chips && check_run "$@"
+  exit
+fi
 while true; do
   wait_until_active
   code=0 && train "$@" || code=$?

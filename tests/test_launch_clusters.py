@@ -3,6 +3,7 @@
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import subprocess
 import time
@@ -10,7 +11,7 @@ import time
 import pytest
 import yaml
 
-from tests.test_launch import LAUNCH, TPU, run_script
+from tests.test_launch import LAUNCH, NO_PYTHON, TPU, run_script
 
 # Notes its arguments; the next line of the file ANSWERS/KIND is its exit code and what it prints.
 # Without an answer left it ends its script, so that no loop goes on for ever.
@@ -47,7 +48,7 @@ def play(tmp_path):
         (tmp_path / "calls").write_text("")
         for kind, lines in answers.items():
             (tmp_path / kind).write_text("".join(f"{line}\n" for line in lines))
-        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        path = os.pathsep.join(map(str, [programs, NO_PYTHON, os.environ["PATH"]]))
         env = {"PATH": path, "ANSWERS": str(tmp_path)} | (env or {})
         done = run_script(LAUNCH / script, *words, cwd=tmp_path, env=env, check=False)
         return done, (tmp_path / "calls").read_text().splitlines()
@@ -80,7 +81,7 @@ def test_a_tpu_is_requested_awaited_and_trained_on(play):
     assert request[1:5] == ["compute", "tpus", "queued-resources", "create"]
     assert set(request[5:]) == {
         *("bert", "--node-id=bert", "--accelerator-type=v5litepod-16", "--zone=here"),
-        "--runtime-version=tpu-ubuntu2204-base",
+        "--runtime-version=v2-alpha-tpuv5-lite",
     }
     (command,) = (call.partition("--command=")[2] for call in calls if "ssh" in call)
     program = command.partition("python -m bert_jax.main ")[2]
@@ -90,6 +91,43 @@ def test_a_tpu_is_requested_awaited_and_trained_on(play):
     told = ["not requested", "WAITING_FOR_RESOURCES", "PROVISIONING"]
     assert done.stdout.splitlines()[:3] == [f"The TPU is {state}." for state in told]
     assert "queued-resources delete bert --force --zone=here" in done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("env", "version"),
+    [
+        ({"TYPE": "v5p-32"}, "v2-alpha-tpuv5"),
+        ({"TYPE": "v6e-8"}, "v2-alpha-tpuv6e"),
+        ({"TYPE": "v4-32"}, "tpu-ubuntu2204-base"),
+        ({"TYPE": "v3-8"}, "tpu-ubuntu2204-base"),
+        ({"TYPE": "v6e-8", "VERSION": "mine"}, "mine"),
+        ({"TYPE": "v9-8", "VERSION": "mine"}, "mine"),
+    ],
+)
+def test_the_software_of_a_tpu_follows_from_its_type(env, version, tmp_path):
+    done = run_script(
+        LAUNCH / "tpu_vm.sh", *FLAGS, "--dry_run", cwd=tmp_path, env={"VERSION": ""} | TPU | env
+    )
+    assert f"--accelerator-type={env['TYPE']} --runtime-version={version} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("type_", "message"),
+    [
+        (
+            "tpu7x-8",
+            "error: TYPE=tpu7x-8 is not in the Cloud TPU API: launch/jobset.sh trains on GKE.",
+        ),
+        (
+            "v9-8",
+            "error: TYPE=v9-8 is none of v2-N, v3-N, v4-N, v5litepod-N, v5p-N, v6e-N: name its",
+        ),
+    ],
+)
+def test_an_unknown_type_of_a_tpu_is_an_error(type_, message, tmp_path):
+    env = TPU | {"TYPE": type_, "VERSION": ""}
+    done = run_script(LAUNCH / "tpu_vm.sh", *FLAGS, cwd=tmp_path, env=env, check=False)
+    assert done.returncode == 2 and message in done.stderr
 
 
 def test_a_tpu_that_is_there_is_used_and_one_host_needs_no_coordinator(play):
@@ -189,7 +227,12 @@ SLICE = {
     "TPU": "tpu-v5-lite-podslice",
     "TOPOLOGY": "4x4",
 }
-ODD = ["--workdir=/mnt/runs/r", '--config.a="x" $(HOME) $HOME \\n', "--config.b=1: {2} # 3\nend"]
+ODD = [
+    "--config=c.py",
+    "--workdir=/mnt/runs/r",
+    '--config.a="x" $(HOME) $HOME \\n',
+    "--config.b=1: {2} # 3\nend",
+]
 
 
 def jobset(env, *flags, tmp_path) -> dict:
@@ -382,6 +425,7 @@ def test_a_job_of_an_array_takes_its_share_and_that_of_a_sweep_is_requeued(
 def test_a_sweep_that_was_stopped_is_requeued(code, is_requeued, play, tmp_path):
     (tmp_path / "launch").mkdir()  # a checkout that has its environment
     (tmp_path / "launch/environment.sh").write_text('run() { "$@"; }\n')
+    shutil.copy(LAUNCH / "flags.sh", tmp_path / "launch")
     env = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "77"}
     done, calls = play(COMMAND[0], "sweep", "--workdir=d", env=env, runs=[str(code)])
     assert done.returncode == code
@@ -399,7 +443,7 @@ def test_a_job_is_told_what_it_lacks(words, message, play):
 
 def test_the_preparation_of_a_job_has_only_flags_that_it_knows(play):
     flags = ["--config=c.py", "--compilation_cache=shared", "--workdir=w"]
-    done, _ = play("slurm.sbatch", "--dry_run", *flags)
+    done, _ = play("slurm.sbatch", *flags, "--dry_run")
     prepare, train, _ = map(shlex.split, done.stdout.splitlines())
     assert prepare[3:] == ["prepare", "--config=c.py", "--workdir=w"]
     assert train[-3:] == flags

@@ -19,7 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.tools.cli.command_line import CACHE, CONFIG, Flag, prepare_process, read_config
+from bert_jax.tools.cli.command_line import RUN, TRACKERS, Flag, prepare_process, read_config
 from bert_jax.tools.doctor import machine
 from bert_jax.tools.doctor.finding import LEVELS, Finding
 
@@ -27,9 +27,9 @@ FLAGS = (
     Flag("workdir", "", "Folder of a run, or where it would be; it is not changed."),
     Flag("steps", 3, "Steps to measure for each shape of a batch.", minimum=1),
     Flag("time", True, "Compile, but do not execute steps: no estimate of the time."),
+    Flag("data", True, "Look at the machine and the settings only."),
     Flag("json", False, "Print one JSON object instead of lines."),
-    CACHE,
-    *CONFIG,
+    *(flag for flag in (*RUN, TRACKERS) if flag.name != "workdir"),  # of `train`
 )
 
 
@@ -52,7 +52,8 @@ def findings(flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     if config is not None:
         from bert_jax.tools.doctor.examine import examine
 
-        yield from examine(config, flags.workdir, flags.steps if flags.time else 0)
+        steps = flags.steps if flags.time else 0
+        yield from examine(config, flags.workdir, steps, flags.data)
 
 
 def report(found: Iterator[tuple[str, Finding]], as_json: bool) -> list[tuple[str, Finding]]:

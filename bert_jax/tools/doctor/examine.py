@@ -38,17 +38,22 @@ Grouped = tuple[str, Finding]
 Begun = tuple[int, dict[str, Any]]
 
 
-def examine(config: RunConfig, workdir: str, steps: int) -> Iterator[Grouped]:
+def examine(
+    config: RunConfig, workdir: str, steps: int, has_data: bool = True
+) -> Iterator[Grouped]:
     """Yields findings about a run, in groups: settings, data, run, steps, memory, disk, time.
 
     Args:
       config: the run's configuration.
       workdir: its folder; empty: not decided. It is not changed.
       steps: steps to measure for each shape; 0: no time is estimated.
+      has_data: False ends after the settings.
     """
     begun = _read_begun(workdir)
     settings = list(guarded(_settings(config, workdir, begun)))
     yield from (("settings", finding) for finding in settings)
+    if not has_data:
+        return
     if any(finding.level == "problem" for finding in settings):
         yield "data", note("The data are not looked at: the problem above comes first.")
         return
@@ -85,7 +90,9 @@ def _settings(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding
     """Yields findings about the settings, the folder, and the weights to start from."""
     check_names(config.optimizer)  # these raise what training would raise
     make_task_data(config)
-    make_checked_mesh(config)
+    mesh = make_checked_mesh(config)
+    shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
+    yield ok(f"Task {config.task}, model {config.model.name}, {config.dtype}, mesh {shape}.")
     if has_imported_params_only(workdir):
         yield problem(
             f"{workdir} holds imported parameters, not a run.",

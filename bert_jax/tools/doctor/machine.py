@@ -82,7 +82,7 @@ def devices() -> Iterator[Finding]:
     if found[0].platform == "cpu" and _has_nvidia():
         yield warning(
             f"Devices: {kinds}, although this machine has an NVIDIA GPU.",
-            f"{INSTALL} '.[cuda]'; and unset JAX_PLATFORMS, if it is set.",
+            "pip install -c constraints-cuda.txt '.[cuda]'; and unset JAX_PLATFORMS, if it is set.",
         )
     else:
         yield ok(f"Devices: {kinds}.")
