@@ -7,7 +7,7 @@ from bert_jax.files.errors import UserError
 
 ACTIVATIONS = ("gelu_tanh", "gelu", "relu_squared")
 DTYPES = ("float32", "bfloat16", "bfloat16_products")
-PRNG_IMPLS = ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg")
+PRNG_IMPLS = ("threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "mulxor")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

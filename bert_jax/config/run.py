@@ -88,7 +88,8 @@ class RunConfig(Group):
     # operands of dense layers are rounded, which is fastest on CPUs with instructions for bfloat16.
     # Parameters and optimizer state are always float32.
     dtype: str = setting("float32", choices=DTYPES)
-    # Random bit generator of dropout.
+    # Random bit generator of dropout: one of jax, or mulxor, a hash of positions: masks do not go
+    # through the memory of a GPU then.
     prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS)
     # After a non-finite loss or gradient, which is never applied: `abort` the run, or `skip` it.
     nonfinite: str = setting("abort", choices=("abort", "skip"))

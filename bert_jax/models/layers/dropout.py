@@ -7,7 +7,11 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+# Odd constants with which `hashed_bits` multiplies: the golden ratio, two of hash functions that
+# T. Mueller and C. Wellons searched, and one of A. Appleby's.
+_FACTORS = np.uint32([0x9E3779B9, 0x21F0AAAD, 0x735A2D97, 0x85EBCA6B]).view(np.int32)
 _PARTS = 4  # of a mask; 2 and 8 take the same time
 
 
@@ -19,7 +23,8 @@ class Dropout(nn.Module):
 
     Attributes:
       rate: fraction of the values that are dropped, 0 <= rate < 1.
-      prng_impl: generator of the random bits, seeded from the key "dropout".
+      prng_impl: generator of the random bits, seeded from the key "dropout": one of jax, or
+        `mulxor`, see `hashed_bits`.
       shared_axes: axes along which all values have the same bits.
     """
 
@@ -34,17 +39,20 @@ class Dropout(nn.Module):
             return x
         # One 32-bit word for each value: the fraction that is kept is a multiple of 2**-32.
         shape = tuple(1 if axis in self.shared_axes else n for axis, n in enumerate(x.shape))
-        dropped = jnp.uint32(round(self.rate * 2**32))
+        dropped = round(self.rate * 2**32)
 
         def draw(key: jax.Array) -> jax.Array:
-            return random_bits(key, shape, self.prng_impl) >= dropped
+            if self.prng_impl == "mulxor":
+                return hashed_bits(key, shape) >= jnp.int32(dropped - 2**31)
+            return random_bits(key, shape, self.prng_impl) >= jnp.uint32(dropped)
 
         kept = jax.lax.platform_dependent(
             self.make_rng("dropout"),
             cpu=draw if self.prng_impl == "rbg" else functools.partial(_draw_in_parts, draw, shape),
             # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a
             # loop over blocks, it writes each key of its rounds to an array of the bits' shape.
-            default=lambda key: jax.lax.optimization_barrier(draw(key)),
+            tpu=lambda key: jax.lax.optimization_barrier(draw(key)),
+            default=draw,
         )
         return jnp.where(kept, x / (1 - self.rate), 0)
 
@@ -69,6 +77,24 @@ def _draw_in_parts(
         return jax.lax.dynamic_update_slice_in_dim(kept, drawn, part * rows, axis)
 
     return jax.lax.fori_loop(0, parts, fill, jnp.zeros(shape, bool))
+
+
+def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """int32[shape] of random bits, of which the higher ones are good: a hash of the last axis.
+
+    Each row along the last axis draws four words with threefry4x32; its values are hashes of their
+    positions, by multiplications, additions and xors with these words. XLA for GPUs fuses these
+    operations into each use of a mask, also into its kernels for normalisation, which contain
+    neither shifts nor unsigned numbers, so that no mask goes through memory. The same on all
+    backends and meshes.
+    """
+    words = random_bits(key, (4, *shape[:-1], 1), "threefry4x32")
+    words = jax.lax.bitcast_convert_type(words, jnp.int32)
+    bits = jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) + words[0]
+    bits = bits * _FACTORS[0]
+    for word, factor in zip(words[1:], _FACTORS[1:], strict=True):
+        bits = (bits ^ word) * factor
+    return bits
 
 
 def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:

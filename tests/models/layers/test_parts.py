@@ -1,18 +1,22 @@
 """The parts by themselves: dropout, matrix product, layer norm, feed-forward network, GELU."""
 
+import functools
+import itertools
 import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec
 
+from bert_jax.devices import sharding
 from bert_jax.models.layers.dense import activate, matmul, rounded_matmul, word_logits
-from bert_jax.models.layers.dropout import Dropout, random_bits
+from bert_jax.models.layers.dropout import Dropout, hashed_bits, random_bits
 from bert_jax.models.layers.norm import layer_norm
 from tests.models.small import make_config
 
-GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg"]
+GENERATORS = ["threefry2x32", "threefry4x32", "philox2x32", "philox4x32", "rbg", "mulxor"]
 
 
 def drop(x, rate=0.1, seed=0, prng_impl="threefry4x32"):
@@ -48,8 +52,81 @@ def test_masks_that_are_drawn_in_parts_have_the_bits_of_the_whole(shape, prng_im
     """The lengths 12, 6 and 7 are drawn in four, two and one parts."""
     dropped = np.asarray(drop(jnp.ones(shape), prng_impl=prng_impl)) == 0
     key = Dropout(0.1).bind({}, rngs={"dropout": jax.random.key(0)}).make_rng("dropout")
-    bits = np.asarray(random_bits(key, shape, prng_impl))
+    if prng_impl == "mulxor":
+        bits = np.int64(hashed_bits(key, shape)) + 2**31
+    else:
+        bits = np.asarray(random_bits(key, shape, prng_impl))
     np.testing.assert_array_equal(dropped, bits < round(0.1 * 2**32))
+
+
+KEY = jax.random.key(5, impl="threefry2x32")
+
+
+def test_hashed_bits_are_products_and_xors_of_the_position_and_the_words_of_a_row():
+    words = np.asarray(random_bits(KEY, (4, 3, 6, 1), "threefry4x32"))
+    bits = np.arange(500, dtype=np.uint32) + words[0]
+    bits = bits * np.uint32(0x9E3779B9)
+    for word, factor in zip(words[1:], (0x21F0AAAD, 0x735A2D97, 0x85EBCA6B), strict=True):
+        bits = (bits ^ word) * np.uint32(factor)
+    np.testing.assert_array_equal(np.asarray(hashed_bits(KEY, (3, 6, 500))).view(np.uint32), bits)
+
+
+def test_hashed_bits_are_the_same_on_a_mesh():
+    mesh = sharding.make_mesh(2, 2, 2)
+    spec = jax.sharding.NamedSharding(mesh, PartitionSpec(("data", "fsdp"), None, "tensor"))
+    draw = functools.partial(hashed_bits, shape=(8, 6, 10))
+    np.testing.assert_array_equal(jax.jit(draw, out_shardings=spec)(KEY), draw(KEY))
+
+
+@pytest.fixture(scope="module")
+def dropped_by_hash():
+    """bool[key, row, column]: what mulxor drops at a rate of 0.1 with 4 keys."""
+    draw = jax.jit(functools.partial(hashed_bits, shape=(4096, 768)))
+    keys = [jax.random.fold_in(KEY, number) for number in range(4)]
+    return np.stack([np.asarray(draw(key)) < round(0.1 * 2**32) - 2**31 for key in keys])
+
+
+def assert_chi_square(statistic, degrees):
+    """Within five standard deviations of its expectation."""
+    assert abs(statistic - degrees) < 5 * math.sqrt(2 * degrees)
+
+
+def test_mulxor_drops_each_column_as_often_and_rows_as_differently_as_chance(dropped_by_hash):
+    rows, columns = 4 * 4096, 768
+    drops = dropped_by_hash.reshape(rows, columns)
+    of_column, of_row = drops.sum(axis=0), drops.sum(axis=1)
+    assert abs(drops.mean() - 0.1) < 5 * math.sqrt(0.09 / drops.size) < 5e-4
+    assert_chi_square(((of_column - 0.1 * rows) ** 2 / (0.09 * rows)).sum(), columns)
+    # Sequences that spread evenly would have fewer differences between rows.
+    assert_chi_square(((of_row - 0.1 * columns) ** 2 / (0.09 * columns)).sum(), rows)
+
+
+def test_values_that_mulxor_drops_are_independent(dropped_by_hash):
+    drops = dropped_by_hash[..., :760].reshape(-1, 8)
+    counts = np.bincount(drops @ (1 << np.arange(8)), minlength=256)
+    number = np.array([value.bit_count() for value in range(256)])
+    expected = 0.1**number * 0.9 ** (8 - number) * len(drops)
+    likely = expected > 10
+    others = expected[~likely].sum()
+    statistic = ((counts - expected)[likely] ** 2 / expected[likely]).sum()
+    statistic += (counts[~likely].sum() - others) ** 2 / others
+    assert_chi_square(statistic, likely.sum())
+
+    def correlation(one, other):  # in standard deviations
+        return ((one - 0.1) * (other - 0.1)).sum() / (0.09 * math.sqrt(one.size))
+
+    lags = [2**power for power in range(9)]
+    for drops in dropped_by_hash:
+        assert all(abs(correlation(drops[:, :-n], drops[:, n:])) < 5 for n in lags)  # columns
+        assert all(abs(correlation(drops[:-n], drops[n:])) < 5 for n in lags)  # rows
+    for number, other in itertools.combinations(range(4), 2):  # steps and layers
+        assert abs(correlation(dropped_by_hash[number], dropped_by_hash[other])) < 5
+    # Rows that are correlated by themselves, with either sign.
+    z = (dropped_by_hash[0] - 0.1) / 0.3
+    for n in lags:
+        of_rows = (z[:, :-n] * z[:, n:]).sum(axis=1) / math.sqrt(768 - n)
+        # The fourth moment of z adds to the variance of a square: 2 + (1 / 0.09 - 3)^2 / 768.
+        assert abs((of_rows**2).mean() - 1) < 5 * math.sqrt(2.2 / len(of_rows))
 
 
 def test_the_gradient_of_dropout_passes_what_was_kept():
