@@ -84,9 +84,9 @@ def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
     Each row along the last axis draws four words with threefry4x32; its values are hashes of their
     positions, by multiplications, additions and xors with these words. XLA for GPUs fuses these
-    operations into each use of a mask, also into its kernels for normalisation, which contain
-    neither shifts nor unsigned numbers, so that no mask goes through memory. The same on all
-    backends and meshes.
+    operations into each use of a mask, so that no mask goes through memory: also into its kernels
+    for normalisation, unlike shifts of unsigned numbers (jaxlib 0.10.2). The same on all backends
+    and meshes.
     """
     words = random_bits(key, (4, *shape[:-1], 1), "threefry4x32")
     words = jax.lax.bitcast_convert_type(words, jnp.int32)
