@@ -49,8 +49,8 @@ class Dropout(nn.Module):
         kept = jax.lax.platform_dependent(
             self.make_rng("dropout"),
             cpu=draw if self.prng_impl == "rbg" else functools.partial(_draw_in_parts, draw, shape),
-            # Without the barrier XLA for TPUs fuses the generator into what uses the mask: in a
-            # loop over blocks, it writes each key of its rounds to an array of the bits' shape.
+            # Without the barrier XLA for TPUs fuses the generator into what uses the mask, and
+            # writes each key of its rounds to an array of the bits' shape.
             tpu=lambda key: jax.lax.optimization_barrier(draw(key)),
             default=draw,
         )
