@@ -10,6 +10,8 @@ _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
     "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+    # Two programs may compile for TPUs at once, since neither has one.
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
 # Through which drivers are reached: TPUs; NVIDIA GPUs, also in WSL.
 _TPUS = ("/dev/accel*", "/dev/vfio/[0-9]*")

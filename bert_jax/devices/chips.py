@@ -1,7 +1,8 @@
 """What one device of a kind can do at most: FLOP/s, bytes/s of its memory, bytes/s between chips.
 
-From the vendors' pages: docs.cloud.google.com/tpu/docs/v4, v5e, v5p and v6e ("key specifications"),
-NVIDIA's data sheets of V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200, whose links are NVLink.
+From the vendors' pages: docs.cloud.google.com/tpu/docs/v2 to v6e and tpu7x ("key specifications";
+jax's devices of v2, v3 and TPU7x are TensorCores, of which a chip has two), NVIDIA's data sheets of
+V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200, whose links are NVLink.
 """
 
 import dataclasses
@@ -35,12 +36,13 @@ CHIPS = {
     "NVIDIA H100": Chip(989e12, 3.35e12, 450e9),
     "NVIDIA H200": Chip(989e12, 4.8e12, 450e9),
     "NVIDIA B200": Chip(2250e12, 8e12, 900e9),
-    "TPU v2": Chip(45e12),
-    "TPU v3": Chip(123e12),
+    "TPU v2": Chip(45e12 / 2),
+    "TPU v3": Chip(123e12 / 2),
     "TPU v4": Chip(275e12, 1.2e12),
     "TPU v5 lite": Chip(197e12, 819e9, 200e9),
     "TPU v5": Chip(459e12, 2.765e12, 600e9),
     "TPU v6 lite": Chip(918e12, 1.638e12, 400e9),
+    "TPU7x": Chip(2307e12 / 2, 7.38e12 / 2, 600e9 / 2),
 }
 
 

@@ -1,8 +1,11 @@
-"""What the command prints of a program."""
+"""What the command prints of a program, of settings that fit, and of the whole run."""
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from bert_jax.tools.compile.advice import Setting
+from bert_jax.tools.compile.cost import Cost
 from bert_jax.tools.compile.program import Compiled, bound
 from bert_jax.tools.compile.target import Target
 
@@ -43,6 +46,43 @@ def lines(compiled: Compiled, target: Target) -> Iterator[str]:
             f"  bound        at least {limits.seconds * 1e3:.1f} ms ({times}); MFU at most"
             f" {limits.mfu:.1%}"
         )
+
+
+def setting_as_json(setting: Setting, target: Target) -> dict[str, Any]:
+    """Returns a setting that fits as a JSON object."""
+    compiled = [as_json(each, target) for each in setting.compiled]
+    return {"flags": setting.flags, "changes": setting.changes, "programs": compiled}
+
+
+def setting_lines(setting: Setting, target: Target) -> Iterator[str]:
+    """Yields the lines of a setting that fits: its flags, memory and time."""
+    yield f"\n{setting.flags}"
+    for compiled in setting.compiled:
+        program = compiled.program
+        parts = f" in {program.microbatches:,} microbatches" if program.microbatches > 1 else ""
+        time = ""
+        if target.chip and program.flops:
+            seconds = bound(compiled, target.chip, len(target.devices)).seconds
+            time = f", at least {seconds * 1e3:.1f} ms"
+        yield (
+            f"  {program.name}, {program.rows:,} x {program.length:,} tokens{parts}:"
+            f" {compiled.peak / _GIB:.2f} GiB{time}"
+        )
+
+
+def cost_line(cost: Cost, price: float) -> str:
+    """Returns the line of a whole run, for a price of a chip hour in USD; 0: not known."""
+    money = f", {cost.chip_hours * price:,.2f} USD" if price else ""
+    return (
+        f"whole run    at least {cost.hours:,.2f} hours, {cost.chip_hours:,.2f} chip hours{money}:"
+        f" {cost.steps:,} steps at the bound; evaluations and all else come on top"
+    )
+
+
+def cost_as_json(cost: Cost, price: float) -> dict[str, Any]:
+    """Returns the least that a whole run costs as a JSON object."""
+    found = dataclasses.asdict(cost)
+    return found | {"usd": cost.chip_hours * price} if price else found
 
 
 def as_json(compiled: Compiled, target: Target) -> dict[str, Any]:

@@ -35,8 +35,8 @@ from bert_jax.training.step import make_train_step
 from bert_jax.training.teacher import open_teacher
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Steps of a run that knows its length only with its data. They are constants of the programs,
-# whose sizes do not depend on them.
+# Steps of a run that knows its length only with its data (`knows_steps`). They are constants of the
+# programs, whose sizes do not depend on them.
 _STEPS, _WARMUP = 100_000, 1_000
 
 # Name of an array of a batch -> its shape, dtype and sharding.
@@ -88,7 +88,7 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
         mesh=mesh,
         tokenizer=tokenizer,
         vocabulary_path="",
-        phases=config.make_phases(config.steps or _STEPS),
+        phases=config.make_phases(_STEPS if config.epochs else config.total_steps(())),
         data=data,
         training=(),
         evaluation=(),
@@ -99,6 +99,11 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
     _ = run.add_fields  # the encoder may refuse the tokenizer
     run.task_at(run.phases[0])  # and the task
     return run
+
+
+def knows_steps(run: Run) -> bool:
+    """Returns whether the number of steps is that of the run: epochs of a corpus need its data."""
+    return bool(run.training) or not run.config.epochs
 
 
 def _tokenizer(config: RunConfig, of_words: bool) -> Tokenizer:

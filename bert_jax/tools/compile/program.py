@@ -3,6 +3,7 @@ the devices send each other."""
 
 import bisect
 import dataclasses
+import re
 import time
 from collections.abc import Callable, Iterator
 
@@ -18,6 +19,8 @@ from bert_jax.tools.compile.plan import Program, programs
 from bert_jax.training.run import Run
 
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
+# Of a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
+_NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+)G\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +31,8 @@ class Compiled:
       program: the compiled program.
       seconds: compile time.
       peak: bytes of memory, arguments and results included.
-      temporaries: bytes of memory besides arguments and results.
+      temporaries: bytes of memory besides arguments and results; 0 where the compiler refuses the
+        program and does not say.
       flops: FLOP of all operations; those of a loop count once; 0: the compiler does not say.
       accessed: bytes that operations read and write, also on the chip; those of a loop count once;
         0: the compiler does not say.
@@ -49,6 +53,12 @@ class Compiled:
         """Returns whether it fits into `room` bytes; 0: into what the compiler knows of."""
         return not self.no_room and (not room or self.peak <= room)
 
+    def room(self, room: int) -> int:
+        """Returns `room`, or what the compiler says of a device that it refuses a program for; 0:
+        not known."""
+        found = _NEEDED.search(self.no_room)
+        return room or (int(float(found[2]) * (1 << 30)) if found else 0)
+
 
 def compile_program(program: Program) -> Compiled:
     """Compiles a program, and returns what the compiler says; also if it does not fit."""
@@ -61,7 +71,13 @@ def compile_program(program: Program) -> Compiled:
             raise
         # The first line has the numbers.
         reason = str(error).splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
-        return Compiled(program, time.perf_counter() - started, no_room=reason)
+        needed = _NEEDED.search(reason)
+        return Compiled(
+            program,
+            time.perf_counter() - started,
+            temporaries=int(float(needed[1]) * (1 << 30)) if needed else 0,
+            no_room=reason,
+        )
     seconds = time.perf_counter() - started
     memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
     return Compiled(

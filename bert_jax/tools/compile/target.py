@@ -6,7 +6,6 @@ TPUs, and of as many GPUs as it is told.
 
 import dataclasses
 import importlib.util
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,12 +16,11 @@ from bert_jax.devices.chips import Chip, find_chip
 from bert_jax.devices.memory import free_memory
 from bert_jax.files.errors import UserError
 from bert_jax.tools.compile.gpus import GPUS
+from bert_jax.tools.compile.topology import Topology, parse
 
-TPU_EXAMPLES = "v4:2x2x1, v5e:4x4, v5p:2x2x2, v6e:16x16"
-EXAMPLES = f"a slice of TPUs ({TPU_EXAMPLES}), or NVIDIA GPUs (h100:8, h100:4x8 of four machines)"
-_SLICE = re.compile(r"v\d\w*:\d+(x\d+){1,2}")
-_GPUS = re.compile(rf"({'|'.join(GPUS)}):(?:(\d+)x)?(\d+)")
 _CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
+# Two TensorCores of a TPU v4 are one device, as in a program that runs there.
+_CHIP_CONFIGS = {"v4": "megacore"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,71 +30,81 @@ class Target:
     Attributes:
       devices: all of them.
       room: bytes of memory of each; 0: the compiler knows them, and refuses what does not fit.
+      topology: what `devices` are; None: those of this machine.
     """
 
     devices: Sequence[Any]
     room: int
+    topology: Topology | None = None
 
     @property
     def chip(self) -> Chip | None:
         """The peak rates of a device; None: not known, as for CPUs."""
         return find_chip(self.devices[0].device_kind)
 
+    @property
+    def num_chips(self) -> int:
+        """Number of chips, of which some TPUs have two devices each."""
+        if self.topology:
+            return self.topology.chips
+        # The devices of a TPU's chip have the same coordinates.
+        places = {getattr(d, "coords", None) and (*d.coords, d.slice_index) for d in self.devices}
+        return len(self.devices) if None in places else len(places)
 
-def find(topology: str) -> Target:
-    """Returns the devices of "v5e:4x4", "h100:8", "h100:4x8"; without a name those of this machine.
+
+def find(name: str) -> Target:
+    """Returns the devices of "v5e:4x4", "v5e-16", "h100:8"; without a name those of this machine.
 
     Raises:
-      UserError: the name has another form, there is no such slice, or the compiler is missing.
+      UserError: the name is not understood, there is no such slice, or the compiler is missing.
     """
-    if not topology:
+    if not name:
         return Target(jax.devices(), free_memory())
-    if found := _GPUS.fullmatch(topology):
-        kind, machines, count = found.groups()
-        return _gpus(topology, kind, int(machines or 1), int(count))
-    if _SLICE.fullmatch(topology):
-        return _slice(topology)
-    raise UserError(f"--topology={topology} is neither of {EXAMPLES}.")
+    topology = parse(name)
+    return _slice(topology) if topology.is_tpu else _gpus(topology)
 
 
-def _slice(topology: str) -> Target:
+def _slice(topology: Topology) -> Target:
     _check_compiler(topology, "TPUs", "tpu", ["libtpu"])
     ignore_tpus()
     from jax.experimental import topologies
 
+    options: dict[str, Any] = {}
+    if topology.chip in _CHIP_CONFIGS:
+        options["chip_config_name"] = _CHIP_CONFIGS[topology.chip]
+    if topology.chips == 1:  # otherwise a machine has four
+        options["chips_per_host_bounds"] = (1, 1, 1)
     try:
-        found = topologies.get_topology_desc(platform="tpu", topology_name=topology)
+        found = topologies.get_topology_desc(platform="tpu", topology_name=topology.name, **options)
     except (jax.errors.JaxRuntimeError, NotImplementedError, ValueError) as error:
         reason = str(error).splitlines()[0]
         raise UserError(
-            f"--topology={topology} is not a slice of TPUs that libtpu knows, such as"
-            f" {TPU_EXAMPLES}: {reason}"
+            f"--topology={topology.name} is not a slice of TPUs that libtpu knows, such as v5e:4x4"
+            f" or v5p:2x2x2: {reason}"
         ) from None
-    return Target(found.devices, 0)
+    return Target(found.devices, 0, topology)
 
 
-def _gpus(topology: str, kind: str, machines: int, count: int) -> Target:
-    if not machines * count:
-        raise UserError(f"--topology={topology} has no GPU: one is {kind}:1.")
+def _gpus(topology: Topology) -> Target:
     _check_compiler(topology, "NVIDIA GPUs", "nvidia", _CUDA_PLUGINS)
     from jax.experimental import topologies
 
-    gpu = GPUS[kind]
+    gpu, (machines, count) = GPUS[topology.chip], topology.layout
     found = topologies.get_topology_desc(
-        topology_name=kind,
+        topology_name=topology.chip,
         platform="cuda",
         topology=f"1x{machines}x{count}",
         target_config=gpu.description(),
     )
-    return Target(found.devices, gpu.device_memory_size)
+    return Target(found.devices, gpu.device_memory_size, topology)
 
 
-def _check_compiler(topology: str, devices: str, extra: str, modules: Sequence[str]) -> None:
+def _check_compiler(topology: Topology, devices: str, extra: str, modules: Sequence[str]) -> None:
     for name in modules:
         package = name.partition(".")[0]
         if importlib.util.find_spec(package) and importlib.util.find_spec(name):
             return
     raise UserError(
-        f"--topology={topology} needs the compiler of {devices}: pip install -c constraints.txt"
-        f" -e '.[{extra}]'."
+        f"--topology={topology.name} needs the compiler of {devices}: pip install -c"
+        f" constraints.txt -e '.[{extra}]'."
     )

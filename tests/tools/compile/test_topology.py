@@ -1,0 +1,95 @@
+"""Names of devices, as people write them: against the tables of the vendor's pages."""
+
+import importlib.util
+
+import pytest
+
+from bert_jax.tools.compile import target
+from bert_jax.tools.compile.topology import TPUS, parse
+
+# docs.cloud.google.com/tpu/docs/v4, v5e, v5p, v6e, tpu7x: type -> topology, number of chips.
+TYPES = {
+    "v2-8": ("v2:2x2", 4),
+    "v3-32": ("v3:4x4", 16),
+    "v4-8": ("v4:2x2x1", 4),
+    "v4-16": ("v4:2x2x2", 8),
+    "v4-32": ("v4:2x2x4", 16),
+    "v4-64": ("v4:2x4x4", 32),
+    "v4-128": ("v4:4x4x4", 64),
+    "v5litepod-1": ("v5e:1x1", 1),
+    "v5litepod-4": ("v5e:2x2", 4),
+    "v5litepod-8": ("v5e:2x4", 8),
+    "v5litepod-16": ("v5e:4x4", 16),
+    "v5litepod-32": ("v5e:4x8", 32),
+    "v5litepod-256": ("v5e:16x16", 256),
+    "v5p-32": ("v5p:2x2x4", 16),
+    "v5p-256": ("v5p:4x4x8", 128),
+    "v5p-512": ("v5p:4x8x8", 256),
+    "v6e-16": ("v6e:4x4", 16),
+    "tpu7x-8": ("tpu7x:2x2x1", 4),
+}
+# Other spellings.
+SPELLED = {
+    "v5e-16": ("v5e:4x4", 16),
+    "V5E:4x4": ("v5e:4x4", 16),
+    "v5e:2x8": ("v5e:2x8", 16),
+    "h100:8": ("h100:8", 8),
+    "H100-8": ("h100:8", 8),
+    "h100:1x8": ("h100:8", 8),
+    "h100:4x8": ("h100:4x8", 32),
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), (TYPES | SPELLED).items())
+def test_names_are_understood(name, expected):
+    found = parse(name)
+    assert (found.name, found.chips) == expected
+    assert parse(found.name) == found
+    assert found.meaning.startswith(f"{found.name}, {found.chips} ")
+
+
+@pytest.mark.parametrize("name", ["l4:1", "cpu:8", "gpu:2x2", "5e:2x2", "", "v5e4x4", "8xh100"])
+def test_other_chips_are_answered_with_those_that_exist(name):
+    with pytest.raises(ValueError, match="unknown chip. Available are the TPUs v2, v3, ") as error:
+        parse(name)
+    assert all(chip in str(error.value) for chip in (*TPUS, "a100", "h100", "h200", "b200"))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("h1000:8", r"unknown chip \(did you mean h100\?\)"),
+        ("v5e", "such as v5e:4x4, or the number of chips, v5e-16"),
+        ("v5e:16", "such as v5e:4x4, or the number of chips, v5e-16"),
+        ("v4:32", "such as v4:4x4x4, or the number of TensorCores, v4-128"),
+        ("v5e:2x2x2", "each of its 2 dimensions"),
+        ("v4:2x2", "each of its 3 dimensions"),
+        ("v5e-12", "12 chips has no usual layout: .* such as v5e:4x4"),
+        ("v4-9", "9 TensorCores has no usual layout"),
+        ("v5e-2", "2 chips has no usual layout"),
+        ("h100", "as in h100:8"),
+        ("h100:2x2x2", "as in h100:8"),
+        ("h100:0", "has no chips"),
+        ("v5e-0", "has no chips"),
+    ],
+)
+def test_layouts_that_do_not_exist_are_refused(name, message):
+    with pytest.raises(ValueError, match=f"^--topology={name}:? .*{message}"):
+        parse(name)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra tpu")
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    # jax's devices of v2, v3 and TPU7x are TensorCores; of v4 and v5p, chips.
+    [("v2-8", 8), ("v3-32", 32), ("v4-32", 16), ("v5litepod-1", 1), ("v5e-16", 16), ("v5p-32", 16)]
+    + [("v6e-8", 8), ("tpu7x-8", 8)],
+)
+def test_a_slice_has_its_devices_and_peak_rates(name, devices):
+    found = target.find(name)
+    assert len(found.devices) == devices and found.num_chips == parse(name).chips
+    assert found.chip is not None
+    peaks = {"v2-8": 45e12, "v3-32": 123e12, "v4-32": 275e12, "v5p-32": 459e12, "tpu7x-8": 2307e12}
+    per_chip = found.chip.flops * devices / found.num_chips
+    assert per_chip == pytest.approx(peaks.get(name, found.chip.flops))
