@@ -155,6 +155,21 @@ def parse_duration(name: str, text: str) -> tuple[float, str]:
     return float(match[1]), (match[2] or "step").rstrip("s")
 
 
+def parse_steps(name: str, text: str) -> tuple[int, int] | None:
+    """Returns the first and the last step of "10:15", counted from 1; None for "".
+
+    Raises:
+      UserError: `text`, the value of the field `name`, has another form.
+    """
+    match = re.fullmatch(r"(\d+):(\d+)", text)
+    if text and not (match and 1 <= int(match[1]) <= int(match[2])):
+        raise UserError(
+            f"{name}={text!r} is not the first and the last of some steps, counted from 1: use for"
+            ' example "10:15", or "" for none.'
+        )
+    return (int(match[1]), int(match[2])) if match else None
+
+
 def round_up(steps: float) -> int:
     """Rounds up, except for errors of rounding such as 2 / (1 / 49) = 98.00000000000001."""
     return max(1, math.ceil(steps * (1 - 1e-12)))

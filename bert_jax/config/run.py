@@ -30,6 +30,7 @@ from bert_jax.config.phases import (
     Phase,
     check_phases,
     max_masks,
+    parse_steps,
     phase_bounds,
     round_up,
     split_entry,
@@ -95,6 +96,9 @@ class RunConfig(Group):
     nonfinite: str = setting("abort", choices=("abort", "skip"))
     # With `skip`: abort after this many non-finite steps in a row.
     nonfinite_limit: int = setting(5, minimum=0)
+    # Steps of a training run, from 1, of which jax.profiler writes a trace into the folder profile
+    # of the workdir: "10:15" are the six from the 10th to the 15th; empty: none.
+    profile: str = setting("", check=parse_steps, free=True)
 
     model: EncoderConfig = BertConfig()
     optimizer: OptimizerConfig = OptimizerConfig()

@@ -22,6 +22,7 @@ from bert_jax.tasks.task import Task, add_answers, in_order
 from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
+from bert_jax.training.goodput import read_goodput
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
@@ -197,5 +198,6 @@ def write_results(run: Run, step: int, values: dict[str, float], fitted: Mapping
         }
     results = {"eval": values, "step": step, "seed": run.config.seed, **data}
     results |= {"fitted": fitted} if fitted else {}
+    results |= {"goodput": found} if (found := read_goodput(run.workdir)) else {}
     path = os.path.join(run.workdir, "results.json")
     write_json(path, results, sort_keys=False)  # the metric that selects checkpoints comes first

@@ -23,9 +23,11 @@ from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.evaluate import make_evaluator, write_results
 from bert_jax.training.feed import training_batches
+from bert_jax.training.goodput import Goodput
 from bert_jax.training.initial import check_source
 from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
+from bert_jax.training.profiling import Profile
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data
@@ -70,6 +72,7 @@ def train(
       UserError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
         was not finite and the configuration says to abort.
     """
+    goodput = Goodput(workdir)
     if listener is None or not processes.is_main():
         listener = Listener()
 
@@ -83,6 +86,7 @@ def train(
     if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line)
+    profile = Profile(run, listener)
     listener.opened(run)
 
     # ---------------------------------------------------------------- restore or initialize
@@ -114,15 +118,21 @@ def train(
         metrics.read_evaluations(workdir, step),
     )
     reporter = Reporter(run, listener, state, metrics.Totals(meta.get("totals")))
+    loop = Loop(checkpoints, reporter, early_stopping, goodput, profile, processes.StopRequest())
     with (
+        goodput.recording(step, writes=processes.is_main()),
         contextlib.closing(checkpoints),  # waits for the last save, however the loop ends
         contextlib.closing(listener),
         contextlib.closing(reporter),
-        processes.StopRequest() as stop,
+        contextlib.closing(profile),
+        loop.stop as stop,
     ):
         for phase in run.phases:
             if int(state.step) < phase.last_step and not (stop.granted or early_stopping.has_ended):
-                state = train_phase(run, phase, state, checkpoints, reporter, early_stopping, stop)
+                with goodput.time("training"):
+                    state = train_phase(run, phase, state, loop)
+        with goodput.time("checkpoints"):
+            checkpoints.wait()
 
     # ---------------------------------------------------------------- finish
     if ended := int(state.step) == run.steps or early_stopping.has_ended:
@@ -135,17 +145,21 @@ def train(
     return TrainResult(run, state, metrics.history(workdir), "" if ended else stop.signal_name)
 
 
-def train_phase(
-    run: Run,
-    phase: Phase,
-    state: TrainState,
-    checkpoints: Checkpoints,
-    reporter: Reporter,
-    early_stopping: EarlyStopping,
-    stop: processes.StopRequest,
-) -> TrainState:
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """What `train_phase` reports to and asks; the same in all phases of a run."""
+
+    checkpoints: Checkpoints
+    reporter: Reporter
+    early_stopping: EarlyStopping
+    goodput: Goodput
+    profile: Profile
+    stop: processes.StopRequest
+
+
+def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainState:
     """Trains to the end of the phase, or until early stopping or a request to stop ends it."""
-    config = run.config
+    config, reporter, goodput = run.config, loop.reporter, loop.goodput
     train_step = make_train_step(run, phase)
     evaluate = make_evaluator(run, phase)
     keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
@@ -158,34 +172,42 @@ def train_phase(
     if step == phase.first_step:  # new phase: reset the carry
         carry = init_carry(run.task_at(phase), run.mesh, phase.batch_size)
         state = dataclasses.replace(state, carry=carry)
-    reporter.begin(phase, state, evaluate)
+    with goodput.time("evaluation"):  # with eval.at_start
+        reporter.begin(phase, state, evaluate)
     with Prefetcher(lambda: training_batches(run, phase, step)) as batches:
-        for batch in batches:
+        for batch in goodput.timed("data", batches):
             # -------------------------------------------------------- step
-            state, step_metrics = train_step(state, batch, keys, run.constants)
+            state, step_metrics = loop.profile.step(
+                step + 1, train_step, state, batch, keys, run.constants
+            )
             step += 1
             reporter.push(step, step_metrics, batches.waited, batch["input_ids"].shape)
-            stopping = stop.is_set(step)
+            stopping = loop.stop.is_set(step)
             # -------------------------------------------------------- log
             if is_due("log", step):
                 reporter.log(step)
+                goodput.record(step)
             # -------------------------------------------------------- evaluate
             values, is_best, fitted = {}, False, {}
             if evaluate is not None and is_due("eval", step):
                 reporter.pause()
-                evaluation = evaluate(swapped(state).params)
-                values, fitted = evaluation.values, evaluation.fitted
-                uses_best = config.checkpoint.use == "best"
-                is_best = early_stopping.add(values) and uses_best
-                is_last = early_stopping.has_ended or step == run.steps
-                is_chosen = is_best or not uses_best
-                reporter.report_evaluation(step, evaluation, is_last=is_last, is_chosen=is_chosen)
+                with goodput.time("evaluation"):
+                    evaluation = evaluate(swapped(state).params)
+                    values, fitted = evaluation.values, evaluation.fitted
+                    uses_best = config.checkpoint.use == "best"
+                    is_best = loop.early_stopping.add(values) and uses_best
+                    is_last = loop.early_stopping.has_ended or step == run.steps
+                    reporter.report_evaluation(
+                        step, evaluation, is_last=is_last, is_chosen=is_best or not uses_best
+                    )
             # -------------------------------------------------------- checkpoint
-            ends = stopping or early_stopping.has_ended
+            ends = stopping or loop.early_stopping.has_ended
             if ends or is_best or is_due("checkpoint", step):
                 reporter.sync(step)  # a checkpoint never outlives the metrics before it
-                meta = checkpoint_meta(run, reporter.totals, early_stopping.has_ended, fitted)
-                checkpoints.save(swapped(state), meta, values)
+                meta = checkpoint_meta(run, reporter.totals, loop.early_stopping.has_ended, fitted)
+                with goodput.time("checkpoints"):
+                    loop.checkpoints.save(swapped(state), meta, values)
+                goodput.record(step, sync=True)
             if ends:
                 break
     reporter.drain()

@@ -17,7 +17,13 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _SHARED = ("seed", "init_from", "init_layers", "reinit_layers", "data.vocab", "data.lowercase")
 # Fields that have this value in all tasks: all use the last encoder, and a task may be at its
 # step 0 when a run resumes.
-_ONLY = {"seeds": 1, "eval.patience": 0, "eval.at_start": False, "optimizer.average_fraction": 0}
+_ONLY = {
+    "seeds": 1,
+    "eval.patience": 0,
+    "eval.at_start": False,
+    "optimizer.average_fraction": 0,
+    "profile": "",
+}
 
 
 # Fields that give the length of training in other units than steps.
@@ -75,7 +81,7 @@ def check_tasks(configs: Mapping[str, RunConfig], workdir: str) -> None:
             if config[field] != only:
                 raise UserError(
                     f"Task {name}: {field}={config[field]} cannot be used for tasks that are"
-                    f" trained together: set it to {only}."
+                    f" trained together: set it to {only!r}."
                 )
         for field, value in first.fields().items():
             is_shared = field in _SHARED or field.startswith(("model.", "mesh."))
