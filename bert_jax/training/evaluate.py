@@ -17,12 +17,12 @@ from bert_jax.devices import processes, sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
 from bert_jax.files.errors import UserError
+from bert_jax.scores.goodput import read_goodput
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.task import Task, add_answers, in_order
 from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.goodput import read_goodput
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data

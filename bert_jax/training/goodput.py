@@ -1,38 +1,26 @@
-"""Goodput: the share of a run's wall time that trained, and where the rest went.
+"""Measures where the time of a run goes, for its goodput (`scores.goodput`).
 
-`Goodput` measures one start of a run and appends to goodput.jsonl, at each report and checkpoint:
-
-    {"start": 0, "step": 100, "time": 1764170000.0, "seconds": {"training": 52.1, "data": 0.4, ...}}
-
-`start` is the number of the start, `time` the Unix time of the line, `seconds` what the start has
-spent so far, by category:
-
-    training      steps, and waiting for their results
-    data          waiting for batches
-    compilation   tracing and compiling, in evaluations too
-    evaluation    evaluations and their reports
-    checkpoints   saving, as far as training waits for it
-    other         before the first step (opening data, parameters) and after the last
-
-`summarize` joins the starts. What a start spent after the checkpoint from which the next one
-resumed was done again: it is `lost`. The time between the last line of a start and the beginning of
-the next is `stopped`, and not a part of the wall time; after a kill, that includes what the start
-did since its last line.
+training      steps, and waiting for their results
+data          waiting for batches
+compilation   tracing and compiling, in evaluations too
+evaluation    evaluations and their reports
+checkpoints   saving, as far as training waits for it
+other         before the first step (opening data, parameters) and after the last
 """
 
 import contextlib
-import itertools
 import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+import jax
 
 from bert_jax.files.atomic import AppendFile, read_json_lines
+from bert_jax.scores.goodput import CATEGORIES, NAME
 
-NAME = "goodput.jsonl"
-_CATEGORIES = tuple("training data compilation evaluation checkpoints other".split())
 # Of jax.monitoring: tracing, lowering and compiling.
 _COMPILATION = "/jax/core/compile/"
 Item = TypeVar("Item")
@@ -47,7 +35,7 @@ class Goodput:
 
     def __init__(self, workdir: str):
         self._path = os.path.join(workdir, NAME)
-        self._seconds: dict[str, float] = dict.fromkeys(_CATEGORIES, 0.0)
+        self._seconds: dict[str, float] = dict.fromkeys(CATEGORIES, 0.0)
         self._category, self._since = "other", time.perf_counter()
         self._compiled: list[tuple[float, float]] = []  # (begin, end), none within another
         self._thread = threading.get_ident()
@@ -62,8 +50,6 @@ class Goodput:
           step: steps done before.
           writes: whether this process writes the file.
         """
-        import jax
-
         jax.monitoring.register_event_duration_secs_listener(self._heard)
         try:
             if writes:
@@ -135,47 +121,3 @@ class Goodput:
         self._compiled.append((begin, end))
         self._seconds["compilation"] += new
         self._seconds[self._category] -= new
-
-
-def read_goodput(workdir: str | os.PathLike) -> dict[str, Any]:
-    """Returns `summarize` of a run's goodput.jsonl; {} without one."""
-    return summarize(read_json_lines(os.path.join(workdir, NAME)))
-
-
-def summarize(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the goodput of a run.
-
-    Args:
-      lines: those of goodput.jsonl.
-
-    Returns:
-      {"goodput": share of the wall time that trained, "wall_seconds": of all starts,
-      "seconds": {category: ...} with `lost`, whose sum is the wall time, "stopped_seconds": between
-      starts, "starts": their number}; {} without lines.
-    """
-    if not lines:
-        return {}
-    groups = itertools.groupby(lines, key=lambda line: line["start"])
-    starts = [list(group) for _, group in groups]
-    seconds: dict[str, float] = dict.fromkeys((*_CATEGORIES, "lost"), 0.0)
-    stopped = 0.0
-    for start, after in itertools.zip_longest(starts, starts[1:]):
-        last = kept = start[-1]
-        if after:
-            kept = max((r for r in start if r["step"] <= after[0]["step"]), key=_spent)
-            stopped += after[0]["time"] - _spent(after[0]) - last["time"]
-        for name, value in kept["seconds"].items():
-            seconds[name] += value
-        seconds["lost"] += _spent(last) - _spent(kept)
-    wall = sum(seconds.values())
-    return {
-        "goodput": round(seconds["training"] / wall, 4) if wall else 0.0,
-        "wall_seconds": round(wall, 3),
-        "seconds": {name: round(value, 3) for name, value in seconds.items()},
-        "stopped_seconds": round(stopped, 3),
-        "starts": len(starts),
-    }
-
-
-def _spent(line: dict[str, Any]) -> float:
-    return sum(line["seconds"].values())

@@ -14,6 +14,7 @@ from bert_jax.config import store
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes
+from bert_jax.devices.profiling import Profile
 from bert_jax.files.errors import UserError
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.tasks.auxiliary import LossFunction
@@ -27,7 +28,6 @@ from bert_jax.training.goodput import Goodput
 from bert_jax.training.initial import check_source
 from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
-from bert_jax.training.profiling import Profile
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
 from bert_jax.training.run import Run, make_task_data
@@ -86,7 +86,7 @@ def train(
     if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line)
-    profile = Profile(run, listener)
+    profile = Profile(config.profile, workdir, run.steps, listener.line)
     listener.opened(run)
 
     # ---------------------------------------------------------------- restore or initialize

@@ -6,8 +6,9 @@ import jax
 import pytest
 
 from bert_jax.files.atomic import read_json_lines
+from bert_jax.scores.goodput import NAME, read_goodput, summarize
 from bert_jax.training import goodput
-from bert_jax.training.goodput import NAME, Goodput, read_goodput, summarize
+from bert_jax.training.goodput import Goodput
 from tests.resuming import train_until
 
 

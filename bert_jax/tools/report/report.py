@@ -51,6 +51,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     elif run.config.has_corpus:
         sections.append(Section("Data", note("The folder of the prepared data is missing.")))
     sections.append(Section("Predictions", evaluated.review(run)))
+    sections.append(Section("Time", _time(run)))
     sections.append(Section("Parameters", _parameters(run.members[0])))
     sections.append(Section("Settings", settings(run)))
     lead = [
@@ -60,6 +61,35 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
         tiles(_facts(run)),
     ]
     return document(run.name, [s for s in sections if s.body], lead=lead, footer=_FOOTER)
+
+
+def _time(run: Workdir) -> Content:
+    """Returns where the wall time of a run went, or that of each seed."""
+    runs = [each for each in run.members if each.goodput]
+    if not runs:
+        return None
+    names = list(runs[0].goodput["seconds"])
+    rows = [
+        [
+            each.name,
+            *(
+                f"{each.goodput['seconds'][name] / each.goodput['wall_seconds']:.1%}"
+                for name in names
+            ),
+            duration(each.goodput["wall_seconds"]),
+            str(each.goodput["starts"]),
+            duration(each.goodput["stopped_seconds"]),
+        ]
+        for each in runs
+    ]
+    header = ["run", *names, "wall time", "starts", "stopped"]
+    return [
+        note(
+            "Shares of the wall time of all starts; that of training is the goodput. Lost is what"
+            " was done again after an interruption. The time between starts is not a part of it."
+        ),
+        table(header, rows, caption="Time", copy=True),
+    ]
 
 
 def _parameters(run: Workdir) -> Content:
@@ -142,7 +172,15 @@ def _facts(run: Workdir) -> dict[str, str]:
         facts["tokens"] = f"{tokens:,.0f}"
         facts["training time"] = duration(seconds)
         facts["tokens per second"] = f"{tokens / seconds:,.0f}"
+    if found := [each.goodput for each in run.members if each.goodput]:
+        trained, wall = (sum(values) for values in zip(*map(_trained, found), strict=True))
+        facts["goodput"] = f"{trained / wall:.0%}"
     return facts
+
+
+def _trained(goodput: dict[str, Any]) -> tuple[float, float]:
+    """Returns the seconds that trained, and all."""
+    return goodput["seconds"]["training"], goodput["wall_seconds"]
 
 
 def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:

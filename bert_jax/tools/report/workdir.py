@@ -15,6 +15,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.corpus import manifest
 from bert_jax.files.atomic import read_json, read_json_lines
 from bert_jax.files.checksums import file_sha256
+from bert_jax.scores.goodput import read_goodput
 
 TRAINING, HELD_OUT = "train", "validation"
 # Fields of metrics.jsonl that are not metrics.
@@ -34,6 +35,7 @@ class Workdir:
       parameters: rows of parameters.json: path, shape, dtype, sharding, number of values.
       results: results.json, {} without one.
       manifest: manifest.json of the data; None if the run has no corpus, or its folder is gone.
+      goodput: `scores.goodput.summarize`.
       skipped: steps that were not finite.
       checkpoints: step -> SHA-256 of its list of checksums.
       seeds: the runs of a folder with several.
@@ -47,6 +49,7 @@ class Workdir:
     parameters: tuple[tuple[Any, ...], ...]
     results: dict[str, Any]
     manifest: dict[str, Any] | None
+    goodput: dict[str, Any]
     skipped: tuple[int, ...]
     checkpoints: dict[int, str]
     seeds: tuple["Workdir", ...] = ()
@@ -118,6 +121,7 @@ def load(path: str) -> Workdir:
         parameters=tuple(map(tuple, _json(folder / "parameters.json"))),
         results=_json(folder / "results.json"),
         manifest=_manifest(config, path),
+        goodput=read_goodput(folder),
         skipped=tuple(sorted(skipped)),
         checkpoints=_checkpoints(folder / "checkpoints"),
         seeds=tuple(load(str(seed.parent)) for seed in seeds),

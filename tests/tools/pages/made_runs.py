@@ -76,6 +76,10 @@ def write_pretraining(
     _write(folder, config, rows, found)
     starts = [{"step": step, "steps": steps, **_PLACE} for step in (0, steps // 3)]
     (folder / "starts.jsonl").write_text("".join(json.dumps(s) + "\n" for s in starts))
+    seconds = {"training": 60.0, "data": 10.0, "compilation": 5.0}
+    seconds |= {"evaluation": 3.0, "checkpoints": 2.0, "other": 20.0}
+    line = {"start": 0, "step": steps, "time": 1e9, "seconds": seconds}
+    (folder / "goodput.jsonl").write_text(json.dumps(line) + "\n")
     parameters = [[HOSTILE, "2x600", "float32", "('fsdp',)", 1200], ["b", "7", "float32", "()", 7]]
     (folder / "parameters.json").write_text(json.dumps(parameters))
     (folder / f"nonfinite-step-{steps // 2}-process-0.npz").write_bytes(b"")

@@ -206,3 +206,15 @@ def test_a_loss_of_one_term_is_shown_once(folders, tmp_path):
         row["loss"] = row["masked_lm_loss"]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert "Masked tokens: loss (nats)" in names() and "Loss (nats)" not in names()
+
+
+def test_where_the_time_went(root):
+    """60 of 100 seconds trained; runs without the file have no such part."""
+    page = root("pre")
+    facts = [(dt.text, dd.text) for dt, dd in zip(page.find("dt"), page.find("dd"), strict=True)]
+    assert ("goodput", "60%") in facts
+    sections = {next(s.find("h2")).text: s for s in page.find("section")}
+    shown = dict(zip(*table_of(sections["Time"]), strict=True))
+    assert (shown["training"], shown["other"], shown["lost"]) == ("60.0%", "20.0%", "0.0%")
+    assert (shown["wall time"], shown["starts"]) == ("1:40", "1")
+    assert "goodput" not in [dt.text for dt in root("fine").find("dt")]

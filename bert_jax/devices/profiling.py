@@ -10,33 +10,36 @@ from bert_jax.config.phases import parse_steps
 from bert_jax.devices import processes
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
-from bert_jax.training.listener import Listener
-from bert_jax.training.run import Run
 
 FOLDER = "profile"
 
 
 class Profile:
-    """Traces the steps of `config.profile` into the folder profile/ of the workdir.
+    """Traces some steps of a run into the folder profile/ of its workdir.
 
     Each step is marked as step "train" with its number. Of several processes, the first writes a
     trace, that of its own devices. A run that resumes within the steps traces those that are left.
+
+    Args:
+      text: `config.profile`, such as "10:15".
+      workdir: folder of the run.
+      steps: steps of the whole run.
+      report: gets the lines that say where a trace is, and how to open it.
 
     Raises:
       UserError: the run has no such steps.
     """
 
-    def __init__(self, run: Run, listener: Listener):
-        text = run.config.profile
+    def __init__(self, text: str, workdir: str, steps: int, report: Callable[[str], None]):
         first, last = parse_steps("config.profile", text) or (0, -1)
-        if first > run.steps:
+        if first > steps:
             raise UserError(
-                f"config.profile={text} begins after the last step of the run, {run.steps}: choose"
+                f"config.profile={text} begins after the last step of the run, {steps}: choose"
                 " earlier steps."
             )
-        self._steps = range(first, min(last, run.steps) + 1 if processes.is_main() else first)
-        self._folder = pathlib.Path(run.workdir, FOLDER)
-        self._listener = listener
+        self._steps = range(first, min(last, steps) + 1 if processes.is_main() else first)
+        self._folder = pathlib.Path(workdir, FOLDER)
+        self._report = report
         self._traced: list[int] = []  # steps of the trace in progress
 
     def step(self, number: int, train_step: Callable[..., Any], *arguments: Any) -> Any:
@@ -67,8 +70,8 @@ class Profile:
         begin, end = self._traced[0], self._traced[-1]
         self._traced.clear()
         buckets.publish(self._folder)
-        self._listener.line(f"profile    steps {begin} to {end} in {self._folder}; to open it:")
+        self._report(f"profile    steps {begin} to {end} in {self._folder}; to open it:")
         newest = max(self._folder.glob("plugins/profile/*"))
         for path in newest.glob("*.trace.json.gz"):
-            self._listener.line(f"           {path} at https://ui.perfetto.dev, or")
-        self._listener.line(f"           pip install xprof; xprof --logdir={self._folder}")
+            self._report(f"           {path} at https://ui.perfetto.dev, or")
+        self._report(f"           pip install xprof; xprof --logdir={self._folder}")
