@@ -132,7 +132,10 @@ def _files(folder: pathlib.Path) -> Iterator[tuple[str, str]]:
         if path.name == "metrics.jsonl":
             rows = map(json.loads, path.read_text().splitlines())
             yield name, json.dumps([{k: v for k, v in row.items() if k != "speed"} for row in rows])
-        elif path.name in ("manifest.json", "results.json") or path.suffix == ".array_record":
+        elif path.name == "results.json":
+            values = json.loads(path.read_text())
+            yield name, json.dumps({k: v for k, v in values.items() if k != "goodput"})
+        elif path.name == "manifest.json" or path.suffix == ".array_record":
             yield name, hashlib.sha256(path.read_bytes()).hexdigest()
 
 

@@ -16,7 +16,8 @@
 | class weights, thresholds and temperature of a skewed file | test_skewed |
 | several seeds; early stopping | test_seeds, test_early_stopping |
 | several tasks on one encoder: idle heads, resumption; refused | test_multitask |
-| metrics; speed | test_metrics, test_clock |
+| metrics; speed; where the time goes | test_metrics, test_clock, test_goodput |
+| traces of steps | test_profiling |
 
 Runs of pre-training, killed and on several machines, are in tests/runs/.
 """

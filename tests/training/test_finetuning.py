@@ -55,7 +55,7 @@ def test_a_run_learns_the_rule_and_records_its_data(finished, name):
     run = finished(name)
     results, task = run.results, CHANGES[name][0]
     expected = {"eval", "step", "seed", "task", "init_from", "baseline", "data"}
-    assert set(results) - {"fitted"} == expected
+    assert set(results) - {"fitted"} == expected | {"goodput"}
     assert next(iter(results["eval"])) == metrics[0] == run.config.metrics[0]
     assert {*metrics, "loss"} <= set(results["eval"])
     assert baseline[0] <= results["baseline"] <= baseline[1] < least

@@ -176,6 +176,7 @@ def test_python(files, whole, configs, tmp_path):
     [
         ({"eval.patience": 2}, "Task words: eval.patience=2 cannot be used for tasks that are"),
         ({"seeds": 2}, "Task words: seeds=2 cannot be used"),
+        ({"profile": "1:2"}, "Task words: profile=1:2 cannot be used for .* set it to ''"),
         ({"eval.at_start": True}, "Task words: eval.at_start=True cannot be used"),
         ({"seed": 7}, "have the same seed: it is 0 in texts and 7 in words"),
         (
