@@ -9,6 +9,7 @@ import pytest
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.report.evaluated import spread_of
 from bert_jax.tools.report.workdir import load
+from bert_jax.scores.goodput import read_goodput
 from bert_jax.training.evaluate import jitted_eval_step
 from bert_jax.training.listener import Listener, Listeners
 from bert_jax.training.seeds import train_seeds
@@ -43,7 +44,7 @@ def read_results(folder):
 def test_each_seed_is_the_same_as_alone_and_the_summary_is_of_all(whole, config, tmp_path):
     train(config.replace({"seed": 5, "seeds": 1}), str(tmp_path))
     expected, summary = read_results(tmp_path), read_results(whole)
-    assert read_results(whole / "seed-5") == expected
+    assert read_results(whole / "seed-5") == expected | {"goodput": read_goodput(whole / "seed-5")}
     assert summary["seeds"]["5"] == {"eval": expected["eval"], "step": expected["step"]}
     assert summary["data"] == expected["data"]
     assert len({json.dumps(seed) for seed in summary["seeds"].values()}) > 1  # they do differ

@@ -33,7 +33,7 @@ FLAGS = (
     Flag("workdir", "", "Folder of a run, whose configuration is compiled."),
     Flag("topology", "", "Devices to compile for: v5e:4x4, v5e-16, h100:8."),
     Flag("largest_batch", False, "Search the largest microbatch of each phase that fits."),
-    Flag("advice", True, "Do not search settings that fit if a program does not."),
+    Flag("advice", True, "Search settings that fit if a program does not (--noadvice: not)."),
     Flag("price", 0.0, "USD per chip hour, for the price of the whole run.", minimum=0),
     Flag("json", False, "Print one JSON object instead of lines."),
     *CONFIG,

@@ -57,10 +57,10 @@ def test_the_largest_microbatch_is_found_with_few_compilations(make_plan, compil
     refused = refuse(run, room, 1000)
     assert [c.program.name for c in refused] == ["step", "evaluation"]
     found = [*advice.advise(run, Target(jax.devices(), room), refused, lines.append)]
-    # eval.batch_size has the same closed form; remat and fsdp save nothing of the rows here.
-    assert found[0].changes == {"eval.batch_size": 32, "microbatch_size": 32}
-    assert found[0].flags == "--config.eval.batch_size=32 --config.microbatch_size=32"
-    assert tried[:2] == [32, 32]  # 64 to 512 rows cannot fit, which the whole batch has shown
+    # An evaluation has no optimizer, whose bytes are room for 16 rows and more.
+    assert found[0].changes == {"eval.batch_size": 64, "microbatch_size": 32}
+    assert found[0].flags == "--config.eval.batch_size=64 --config.microbatch_size=32"
+    assert tried[:2] == [64, 32]  # more cannot fit, which the whole batch has shown
     assert len(lines) == len(tried)
 
 
