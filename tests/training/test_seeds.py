@@ -6,10 +6,10 @@ import statistics
 
 import pytest
 
+from bert_jax.scores.goodput import read_goodput
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.tools.report.evaluated import spread_of
 from bert_jax.tools.report.workdir import load
-from bert_jax.scores.goodput import read_goodput
 from bert_jax.training.evaluate import jitted_eval_step
 from bert_jax.training.listener import Listener, Listeners
 from bert_jax.training.seeds import train_seeds
