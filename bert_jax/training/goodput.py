@@ -40,7 +40,7 @@ class Goodput:
         self._compiled: list[tuple[float, float]] = []  # (begin, end), none within another
         self._thread = threading.get_ident()
         self._file: AppendFile | None = None
-        self._start = 0
+        self._start = self._step = 0
 
     @contextlib.contextmanager
     def recording(self, step: int, *, writes: bool) -> Iterator[None]:
@@ -55,7 +55,6 @@ class Goodput:
             if writes:
                 self._start = 1 + max((r["start"] for r in read_json_lines(self._path)), default=-1)
                 self._file = AppendFile(self._path)
-            self._step = step
             self.record(step)
             yield
             self.record(self._step)  # not after an error: steps since the last line may be lost

@@ -35,7 +35,9 @@ def test_json_is_one_object_and_what_does_not_fit_exits_with_1(capsys, monkeypat
     with pytest.raises(SystemExit) as exit:
         run_command([*WORDS, "--json"])
     assert exit.value.code == 1
-    step, evaluation = json.loads(capsys.readouterr().out)["programs"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["settings"] == [] and result["run"] is None  # 1000 bytes are too few for any
+    step, evaluation = result["programs"]
     assert (step["program"], evaluation["program"]) == ("step", "evaluation")
     assert not step["fits"] and step["bytes"]["peak"] > step["bytes"]["parameters"] > 0
 
@@ -51,7 +53,7 @@ def test_the_largest_microbatch_is_searched(capsys):
     ("words", "message"),
     [
         (["compile"], "--config"),
-        ([*WORDS, "--topology=v5e"], "is neither of a slice of TPUs"),
+        ([*WORDS, "--topology=v5e"], "such as v5e:4x4, or the number of chips, v5e-16"),
         ([*WORDS, "--config.mesh.tensor=3"], "does not use the 8 devices"),
         ([*WORDS, "--config.optimizer.name=sgd"], "Unknown optimizer"),
     ],
