@@ -22,7 +22,9 @@ class AverageState(NamedTuple):
     mean: Any
 
 
-def average_params(tx: optax.GradientTransformation, skipped: int) -> optax.GradientTransformation:
+def average_params(
+    tx: optax.GradientTransformation, skipped: int
+) -> optax.GradientTransformationExtraArgs:
     """Returns an optimizer with the same updates that also averages the new parameters.
 
     All updates after the first `skipped` count alike (Izmailov et al. 2018, "stochastic weight
@@ -38,8 +40,10 @@ def average_params(tx: optax.GradientTransformation, skipped: int) -> optax.Grad
         mean = jax.tree.map(jnp.copy, params)
         return AverageState(tx.init(params), jnp.zeros((), jnp.int32), mean)
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-        updates, inner = tx.update(updates, state.inner, params)
+    update_inner = optax.with_extra_args_support(tx).update
+
+    def update(updates: Any, state: Any, params: Any = None, **extra_args: Any) -> tuple[Any, Any]:
+        updates, inner = update_inner(updates, state.inner, params, **extra_args)
         count: Any = optax.safe_increment(state.count)
         number = count - skipped
 
@@ -49,7 +53,7 @@ def average_params(tx: optax.GradientTransformation, skipped: int) -> optax.Grad
         mean = jax.tree.map(add, state.mean, optax.apply_updates(params, updates))
         return updates, AverageState(inner, count, mean)
 
-    return optax.GradientTransformation(init, update)
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def swap_average(params: Any, opt_state: Any) -> tuple[Any, Any]:

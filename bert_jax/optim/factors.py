@@ -35,6 +35,25 @@ def scale_by(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
     return optax.GradientTransformation(init, update)
 
 
+def clip_by_global_norm(max_norm: float) -> optax.GradientTransformationExtraArgs:
+    """Multiplies gradients of a larger global norm by a factor that makes it `max_norm`.
+
+    `update` takes the norm as `gradient_norm`, if it is known. optax's function divides each
+    element by the norm, an operation that XLA does not repeat: it stores the clipped gradient for
+    the two moments that read it.
+    """
+
+    def update(
+        updates: Any, state: Any, params: Any = None, *, gradient_norm: Any = None, **_: Any
+    ) -> tuple[Any, Any]:
+        del params
+        norm = optax.tree.norm(updates) if gradient_norm is None else gradient_norm
+        factor = jnp.where(norm < max_norm, 1.0, max_norm / norm)
+        return jax.tree.map(lambda update: update * factor.astype(update.dtype), updates), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
+
+
 def rate_factors(params: Any, rates: Sequence[tuple[str, float]]) -> Any:
     """Returns the factor of each parameter's learning rate: that of the first pattern in its path.
 

@@ -10,7 +10,13 @@ import optax
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.optim.average import average_params
-from bert_jax.optim.factors import depth_factors, rate_factors, scale_by, trained_mask
+from bert_jax.optim.factors import (
+    clip_by_global_norm,
+    depth_factors,
+    rate_factors,
+    scale_by,
+    trained_mask,
+)
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES, make_schedule
 
@@ -36,14 +42,16 @@ def make_optimizer(
       warmup_steps: the first of them, during which the learning rate rises.
 
     Returns:
-      The transformation from gradients to what is added to the parameters, and its schedule.
+      The transformation from gradients to what is added to the parameters, and its schedule. Its
+      `update` takes the global norm of the gradients as `gradient_norm`, which is otherwise
+      computed.
 
     Raises:
       UserError: for an optimizer or a schedule that does not exist.
     """
     check_names(config)
     schedule = make_schedule(config, num_steps, warmup_steps)
-    clip = optax.clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
+    clip = clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity()
     stages = [clip, OPTIMIZERS[config.name](config), optax.scale_by_learning_rate(schedule)]
     if config.layer_decay != 1.0:
         stages.append(
@@ -53,7 +61,9 @@ def make_optimizer(
         stages.append(scale_by(lambda params: rate_factors(params, config.rates)))
     if config.frozen_layers:
         freeze = scale_by(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
-        stages = [freeze, *stages, freeze]  # before clipping, so that they are not in the norm
+        # Before clipping, whose norm is then not that of all gradients, which it is not given.
+        own_norm = optax.GradientTransformation(clip.init, lambda *args: clip.update(*args))
+        stages = [freeze, own_norm, *stages[1:], freeze]
     tx = optax.chain(*stages)
     if config.average_fraction:
         tx = average_params(tx, num_steps - max(1, round(config.average_fraction * num_steps)))

@@ -294,13 +294,13 @@ class _Task:
         if processes.is_main() and self.step < run.steps:
             save_to_workdir(run)
             record_start(run, self.step)
-        self._train_step = make_train_step(run, phase)
+        names = ("log", "eval", "checkpoint")
+        self._every = {name: run.steps_of(f"{name}.every", phase) for name in names}
+        self._train_step = make_train_step(run, phase, log_every=self._every["log"])
         evaluate = make_evaluator(run, phase)
         assert evaluate is not None  # config.data.eval is mandatory
         self._evaluate = evaluate
         self._keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
-        names = ("log", "eval", "checkpoint")
-        self._every = {name: run.steps_of(f"{name}.every", phase) for name in names}
         self.reporter = Reporter(run, self.listener, state, metrics.Totals(self.totals))
         stack.enter_context(contextlib.closing(self.reporter))
         self.reporter.begin(phase, state, self._evaluate)

@@ -46,6 +46,7 @@ class Reporter:
         self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
         self._loss_names: tuple[str, ...] = ()
+        self._update_norm = float("nan")
         self._file = None
         before: dict[str, float] = {}
         if processes.is_main():
@@ -93,11 +94,11 @@ class Reporter:
 
     def _take(self, step: int, values: StepMetrics) -> None:
         self._loss_names = loss_names(values.sums)
+        self._update_norm = float(values.update_norm) if values.applied else float("nan")
         if values.applied:
             self._streak = 0
             self.totals.add(values.sums)
             self.totals.add_pair("gradient_norm", float(values.gradient_norm))
-            self.totals.add_pair("update_norm", float(values.update_norm))
             self.totals.add_pair("skipped_share", 0.0)
             return
         self._streak += 1
@@ -132,12 +133,13 @@ class Reporter:
         self._listener.saving(step)
 
     def log(self, step: int) -> None:
-        """Reports the means since the last report."""
+        """Reports the means since the last report, and the norm of the last update."""
         self.drain()
         values = metrics.with_loss(self.totals.means(), self._loss_names)
         self.totals.clear()
         if not values["skipped_share"]:
             del values["skipped_share"]
+        values["update_norm"] = self._update_norm
         values["learning_rate"] = float(np.asarray(self._schedule(step - 1)))
         speed = self._clock.read()
         if self._file:

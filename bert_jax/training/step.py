@@ -9,7 +9,7 @@ The functions are pure; `make_train_step` jits the first for a phase of a run.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import flax.struct
@@ -37,7 +37,8 @@ class StepMetrics:
     Attributes:
       sums: numerators and denominators of losses and accuracies.
       gradient_norm: global norm of the gradient, before clipping.
-      update_norm: global norm of the change of the parameters.
+      update_norm: global norm of the change of the parameters; on CPUs, 0 in steps that are not
+        logged.
       finite: whether each loss and "gradient_norm" was finite, by name.
       applied: whether the parameters were changed.
     """
@@ -59,6 +60,7 @@ def train_step(
     tx: optax.GradientTransformation,
     steps: int = 1,
     num_microbatches: int = 1,
+    log_every: int = 1,
     nonfinite_limit: int = 0,
 ) -> tuple[TrainState, StepMetrics]:
     """Returns the state after one step, and its metrics.
@@ -66,12 +68,13 @@ def train_step(
     Args:
       state: the state before.
       batch, keys, constants, task, steps, num_microbatches: see `compute_gradient`.
-      tx, nonfinite_limit: see `apply_gradient`.
+      tx, log_every, nonfinite_limit: see `apply_gradient`.
     """
     gradient = compute_gradient(
         state, batch, keys, constants, task=task, steps=steps, num_microbatches=num_microbatches
     )
-    return apply_gradient(state, *gradient, tx=tx, nonfinite_limit=nonfinite_limit)
+    settings = {"tx": tx, "log_every": log_every, "nonfinite_limit": nonfinite_limit}
+    return apply_gradient(state, *gradient, steps=steps, **settings)
 
 
 def apply_gradient(
@@ -81,6 +84,8 @@ def apply_gradient(
     carry: Any,
     *,
     tx: optax.GradientTransformation,
+    steps: int = 1,
+    log_every: int = 1,
     nonfinite_limit: int = 0,
 ) -> tuple[TrainState, StepMetrics]:
     """Returns the state after a step, and its metrics; the second half of a step.
@@ -89,6 +94,8 @@ def apply_gradient(
       state: the state before the step.
       grads, sums, carry: what `compute_gradient` returns.
       tx: the optimizer, learning rate included.
+      steps: training steps in total.
+      log_every: steps between two that are logged; 0: the last one alone is.
       nonfinite_limit: after more consecutive non-finite steps than this no step changes the
         parameters, until the host has read the metrics. If it is 0, a non-finite step may change
         the optimizer state: the run ends with it.
@@ -99,23 +106,88 @@ def apply_gradient(
     all_finite = jnp.stack(list(finite.values())).all()
     applied = all_finite & (state.nonfinite_streak <= nonfinite_limit)
 
-    updates, opt_state = tx.update(grads, state.opt_state, state.params)
-    params = optax.apply_updates(state.params, updates)
-    update_norm = optax.tree.norm(updates)
-    # Always equal to `applied`. Without the dependence on the norm, and thus on all updates, XLA
-    # copies parameters and optimizer state before it writes the new ones in their place.
-    after_updates = applied & ~(update_norm < 0)
-    keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
-    if nonfinite_limit:  # not for a run that ends: it reads and writes the moments once more
-        opt_state = jax.tree.map(keep_old, opt_state, state.opt_state)
+    step = state.step + 1
+    is_logged = step == steps
+    if log_every:
+        is_logged |= step % log_every == 0
+    transform = functools.partial(
+        optax.with_extra_args_support(tx).update, gradient_norm=gradient_norm
+    )
+    with jax.named_scope("optimizer"):
+        params, opt_state, update_norm = jax.lax.platform_dependent(
+            (state.params, state.opt_state),
+            grads,
+            applied,
+            is_logged,
+            cpu=functools.partial(_update_in_place, transform),
+            default=functools.partial(_update_and_select, transform, nonfinite_limit > 0),
+        )
+    keep_old = lambda new, old: jnp.where(applied, new, old)  # noqa: E731
     new_state = TrainState(
-        step=state.step + 1,
-        params=jax.tree.map(keep_old, params, state.params),
+        step=step,
+        params=params,
         opt_state=opt_state,
         nonfinite_streak=jnp.where(applied, 0, state.nonfinite_streak + 1),
         carry=jax.tree.map(keep_old, carry, state.carry),
     )
     return new_state, StepMetrics(sums, gradient_norm, update_norm, finite, applied)
+
+
+def _update_in_place(
+    transform: Callable[..., tuple[Any, Any]],
+    old: tuple[Any, Any],
+    grads: Any,
+    applied: jax.Array,
+    is_logged: jax.Array,
+) -> tuple[Any, Any, jax.Array]:
+    """Returns parameters, optimizer state and the norm of the update, which is 0 if not logged.
+
+    For CPUs, where XLA computes each result in a pass of its own: moments in place of the old ones,
+    then parameters from the new moments. A selection between old and new moments, or the norm
+    beside the update, would make it read old moments again after the new ones are written, and
+    thus copy them.
+    """
+    params, opt_state = old
+
+    def update() -> tuple[Any, Any]:
+        updates, new_state = transform(grads, opt_state, params)
+        return optax.apply_updates(params, updates), new_state
+
+    def norm() -> jax.Array:
+        return optax.tree.norm(transform(grads, opt_state, params)[0])
+
+    update_norm = jax.lax.cond(is_logged, norm, lambda: jnp.zeros(()))
+    # Always equal to `applied`; it orders the update after the norm, which reads the old arrays.
+    after_norm = applied & ~(update_norm < 0)
+    return *jax.lax.cond(after_norm, update, lambda: (params, opt_state)), update_norm
+
+
+def _update_and_select(
+    transform: Callable[..., tuple[Any, Any]],
+    keeps_state: bool,
+    old: tuple[Any, Any],
+    grads: Any,
+    applied: jax.Array,
+    is_logged: jax.Array,
+) -> tuple[Any, Any, jax.Array]:
+    """Returns what `_update_in_place` does, the norm in every step, for accelerators.
+
+    There XLA computes parameters, moments and norm of an array in one pass, but not across the
+    boundary of a conditional. Without `keeps_state`, a step that is not applied may change the
+    optimizer state.
+    """
+    del is_logged
+    params, opt_state = old
+    updates, new_state = transform(grads, opt_state, params)
+    new_params = optax.apply_updates(params, updates)
+    update_norm = optax.tree.norm(updates)
+    # Always equal to `applied`. Without the dependence on the norm, and thus on all updates, XLA
+    # copies parameters and optimizer state before it writes the new ones in their place.
+    after_updates = applied & ~(update_norm < 0)
+    keep_old = lambda new, old: jnp.where(after_updates, new, old)  # noqa: E731
+    if keeps_state:  # not for a run that ends: it reads and writes the moments once more
+        new_state = jax.tree.map(keep_old, new_state, opt_state)
+    return jax.tree.map(keep_old, new_params, params), new_state, update_norm
 
 
 def eval_step(
@@ -179,13 +251,19 @@ class TrainStep:
 
 
 def make_train_step(
-    run: Run, phase: Phase, *, batch_size: int = 0, warmup_steps: int | None = None
+    run: Run,
+    phase: Phase,
+    *,
+    log_every: int = 0,
+    batch_size: int = 0,
+    warmup_steps: int | None = None,
 ) -> TrainStep:
     """Returns the training step of a phase.
 
     Args:
       run: the run.
       phase: one of its phases.
+      log_every: see `apply_gradient`.
       batch_size: rows of a batch; 0: those of the phase.
       warmup_steps: None: those of the run, which needs its training data.
     """
@@ -200,6 +278,7 @@ def make_train_step(
         steps=run.steps,
         warmup_steps=warmup_steps,
         num_microbatches=config.num_microbatches(batch_size),
+        log_every=log_every,
         nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
         in_two=not config.has_corpus,
     )
@@ -216,6 +295,7 @@ def _jit_train_step(
     steps: int,
     warmup_steps: int,
     num_microbatches: int,
+    log_every: int,
     nonfinite_limit: int,
     in_two: bool,
 ) -> TrainStep:
@@ -224,12 +304,12 @@ def _jit_train_step(
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     replicated = sharding.replicated(mesh)
     of_batch = {"task": task, "steps": steps, "num_microbatches": num_microbatches}
-    of_optimizer = {"tx": tx, "nonfinite_limit": nonfinite_limit}
+    of_optimizer = {"tx": tx, "log_every": log_every, "nonfinite_limit": nonfinite_limit}
     if not in_two:
         whole = functools.partial(sharding.on_mesh(mesh, train_step), **of_batch | of_optimizer)
         return TrainStep(jax.jit(whole, out_shardings=(where, replicated), donate_argnums=0))
     gradient = functools.partial(sharding.on_mesh(mesh, compute_gradient), **of_batch)
-    update = functools.partial(apply_gradient, **of_optimizer)
+    update = functools.partial(apply_gradient, steps=steps, **of_optimizer)
     return TrainStep(
         jax.jit(gradient, out_shardings=(where.params, replicated, where.carry)),
         jax.jit(update, out_shardings=(where, replicated), donate_argnums=0),

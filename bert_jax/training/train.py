@@ -160,10 +160,10 @@ class Loop:
 def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainState:
     """Trains to the end of the phase, or until early stopping or a request to stop ends it."""
     config, reporter, goodput = run.config, loop.reporter, loop.goodput
-    train_step = make_train_step(run, phase)
+    every = {name: run.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")}
+    train_step = make_train_step(run, phase, log_every=every["log"])
     evaluate = make_evaluator(run, phase)
     keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
-    every = {name: run.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")}
 
     def is_due(name: str, step: int) -> bool:
         return step == run.steps or (every[name] > 0 and step % every[name] == 0)

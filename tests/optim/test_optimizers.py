@@ -150,6 +150,21 @@ def test_lambs_direction_has_the_norm_of_its_parameter(params):
     np.testing.assert_allclose(found["dense/kernel"], norm * direction, rtol=1e-5)
 
 
+def test_a_known_norm_is_not_computed_again(params):
+    config = make_config("bert_adam", "constant", average_fraction=0.5)
+    tx, _ = make_optimizer(config, 10, 0)
+    grads = jax.tree.map(lambda p: np.full_like(p, 3.0), params)
+    norm = optax.tree.norm(grads)
+    states = [
+        tx.update(grads, tx.init(params), params, **known)[1]
+        for known in ({}, {"gradient_norm": norm}, {"gradient_norm": 2 * norm})
+    ]
+    for mu, factor in zip(
+        (optax.tree.get(state, "mu") for state in states), (1, 1, 0.5), strict=True
+    ):
+        np.testing.assert_allclose(optax.tree.norm(mu), factor * (1 - BETA1), rtol=1e-6)
+
+
 def test_a_clip_norm_of_0_does_not_clip(params):
     config = make_config("adamw", "constant", clip_norm=0.0)
     tx, _ = make_optimizer(config, 10, 0)
@@ -288,7 +303,8 @@ def test_frozen_parameters_do_not_count_in_the_norm_even_with_nan(deep_params):
     grads = jax.tree.map(np.ones_like, deep_params)
     calm, _ = tx.update(grads, tx.init(deep_params), deep_params)
     grads["bert"] = jax.tree.map(lambda g: np.nan * g, grads["bert"])
-    wild, _ = tx.update(grads, tx.init(deep_params), deep_params)
+    known = {"gradient_norm": optax.tree.norm(grads)}
+    wild, _ = tx.update(grads, tx.init(deep_params), deep_params, **known)
     jax.tree.map(np.testing.assert_array_equal, wild, calm)
     assert all(np.isfinite(update).all() for update in jax.tree.leaves(wild))
 

@@ -42,7 +42,7 @@ TASK = make_task(num_layers=1, num_heads=4)
 
 
 @functools.cache
-def make_step(shape=(1, 1, 1), in_two=False, task=TASK) -> TrainStep:
+def make_step(shape=(1, 1, 1), in_two=False, task=TASK, nonfinite_limit=1) -> TrainStep:
     """Returns the training step on a mesh of a shape, with dropout and in two microbatches."""
     return _jit_train_step(
         task,
@@ -52,7 +52,8 @@ def make_step(shape=(1, 1, 1), in_two=False, task=TASK) -> TrainStep:
         steps=STEPS,
         warmup_steps=WARMUP,
         num_microbatches=2,
-        nonfinite_limit=1,
+        log_every=2,
+        nonfinite_limit=nonfinite_limit,
         in_two=in_two,
     )
 
@@ -106,12 +107,35 @@ def test_the_state_keeps_its_shardings():
         assert kernel.sharding.spec == PartitionSpec("fsdp", "tensor")
 
 
-def test_a_step_copies_neither_parameters_nor_optimizer_state():
+@pytest.mark.parametrize("in_two, nonfinite_limit", [(False, 1), (True, 1), (True, 0)])
+def test_a_step_copies_neither_parameters_nor_optimizer_state(in_two, nonfinite_limit):
     """The new arrays take the memory of the old ones, which the caller has donated."""
-    step = make_step()
-    text = step.first.lower(new_state(), batches()[0], KEYS).compile().as_text()
-    assert "%state_params" in text
-    assert not re.findall(r"f32\[\d[\d,]*\]\S* copy\(\S*%(state\S+)\)", text)
+    step = make_step(in_two=in_two, nonfinite_limit=nonfinite_limit)
+    state = abstract_state(TASK, TX, make_mesh(1, 1, 1))
+    program, arguments = list(step.programs(state, batches()[0], KEYS))[-1]
+    compiled = program.lower(*arguments).compile()
+    leaves = jax.tree.leaves((state.params, state.opt_state))
+    size = sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+    memory = compiled.memory_analysis()
+    assert memory.alias_size_in_bytes >= size
+    if in_two:  # otherwise the activations are among them
+        assert memory.temp_size_in_bytes < size / 3, "more than a copy of the parameters"
+    assert not re.findall(r"f32\[\d+,\d+\]\S* copy\(", compiled.as_text())
+
+
+def test_the_norm_of_the_update_is_that_of_logged_steps():
+    state, tx = new_state(), optax.sgd(0.1)
+    state = dataclasses.replace(state, opt_state=tx.init(state.params))
+    rng = np.random.default_rng(0)
+    grads = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), state.params)
+    sums = {"masked_lm_loss": Sum(jnp.float32(1.0), jnp.float32(1.0))}
+    apply = jax.jit(functools.partial(apply_gradient, tx=tx, steps=5, log_every=2))
+    expected = 0.1 * np.sqrt(
+        sum(np.square(g, dtype=np.float64).sum() for g in jax.tree.leaves(grads))
+    )
+    for is_logged in (False, True, False, True, True):  # the last step always is
+        state, metrics = apply(state, grads, sums, state.carry)
+        np.testing.assert_allclose(metrics.update_norm, expected * is_logged, rtol=1e-6)
 
 
 def test_rounded_products_change_a_step_by_their_rounding_alone():

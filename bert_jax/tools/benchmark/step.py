@@ -6,12 +6,12 @@
 
 A step is forward and backward pass, clipping and the optimizer, with dropout 0.1, a vocabulary of
 30,522 and 20 predictions per 128 tokens. Our step also draws the masks, and computes accuracies
-and norms. The compared programs, if torch and transformers are installed, are `BertForPreTraining`
-unchanged (attention by SDPA, logits at every position, fused AdamW), with logits at the masked
-positions only, and with --compile the latter through torch.compile. With several --dtypes the last
-line of a model compares the best of both sides; in bfloat16_products only our step is measured.
-Fields of the model (`--config.model.*`) apply to our step; sizes and dropout rates also to
-transformers'.
+and the norm of the gradient. The compared programs, if torch and transformers are installed, are
+`BertForPreTraining` unchanged (attention by SDPA, logits at every position, fused AdamW), with
+logits at the masked positions only, and with --compile the latter through torch.compile. With
+several --dtypes the last line of a model compares the best of both sides; in bfloat16_products only
+our step is measured. Fields of the model (`--config.model.*`) apply to our step; sizes and dropout
+rates also to transformers'.
 """
 
 import functools
@@ -49,6 +49,7 @@ from bert_jax.training.step import train_step
 
 VOCAB_SIZE = 30_522
 PREDICTED = 20 / 128  # fraction of the tokens, as in the commands of google-research/bert's README
+STEPS = 1_000_000  # of the schedule
 # Sequences of a step, of each model of google-research/bert's README.
 BATCH_SIZES = {"tiny": 32, "mini": 16, "small": 16, "medium": 16, "base": 8, "large": 4}
 GATHERED = f"{THEIRS}, masked positions"
@@ -159,9 +160,11 @@ def build(config: RunConfig, batch: dict[str, np.ndarray]) -> Callable[[], dict[
     keep_freed_memory()
     mesh = sharding.make_mesh()
     task = Pretraining(config.model, rule=masking_rule(batch))
-    tx, _ = make_optimizer(OptimizerConfig(), num_steps=1_000_000, warmup_steps=10_000)
+    tx, _ = make_optimizer(OptimizerConfig(), num_steps=STEPS, warmup_steps=STEPS // 100)
     state = init_state(task, tx, mesh, make_key(0, "init"), _random_params(task, mesh))
-    update = jax.jit(functools.partial(train_step, task=task, tx=tx), donate_argnums=0)
+    # Between two steps that are logged, as nearly all are.
+    whole = functools.partial(train_step, task=task, tx=tx, steps=STEPS, log_every=0)
+    update = jax.jit(whole, donate_argnums=0)
     keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
     batch_size, length = batch["input_ids"].shape
     rows = sharding.shard_batch(mesh, unmasked(batch), batch_size, 0)
