@@ -196,7 +196,8 @@ def _rounded_logits_backward(residuals, grads):
     x_grads = _product(grads, table, 1, 0)
     # The small matrix is transposed, and the result; XLA would fold the latter into the product.
     table_grads = jax.lax.optimization_barrier(_product(_transpose(rows), grads, 1, 0)).T
-    ones = jnp.ones((1, grads.shape[0]), grads.dtype)
+    # For a single row of ones XLA for CPUs has no bfloat16 product: it stores `grads` as float32.
+    ones = jnp.ones((2, grads.shape[0]), grads.dtype)
     return x_grads, table_grads, _product(ones, grads, 1, 0)[0]
 
 
