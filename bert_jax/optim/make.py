@@ -62,7 +62,9 @@ def make_optimizer(
     if config.frozen_layers:
         freeze = scale_by(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
         # Before clipping, whose norm is then not that of all gradients, which it is not given.
-        own_norm = optax.GradientTransformation(clip.init, lambda *args: clip.update(*args))
+        own_norm = optax.GradientTransformation(
+            clip.init, lambda updates, state, params=None: clip.update(updates, state, params)
+        )
         stages = [freeze, own_norm, *stages[1:], freeze]
     tx = optax.chain(*stages)
     if config.average_fraction:

@@ -1,6 +1,7 @@
 """Times one training step, and transformers' on the same batch.
 
     bert_jax benchmark step --models=tiny,mini,small,base --rounds=7
+    bert_jax benchmark step --models=tiny,base --dtypes=bfloat16_products --profile
     bert_jax benchmark step --models=large --length=512 --batch_size=32 --dtypes=bfloat16 \\
         --compile --config.model.attention=cudnn --config.model.attention_dropout_rate=0
 
@@ -11,7 +12,7 @@ and the norm of the gradient. The compared programs, if torch and transformers a
 logits at the masked positions only, and with --compile the latter through torch.compile. With
 several --dtypes the last line of a model compares the best of both sides; in bfloat16_products only
 our step is measured. Fields of the model (`--config.model.*`) apply to our step; sizes and dropout
-rates also to transformers'.
+rates also to transformers'. --profile shows where the time of our step goes instead.
 """
 
 import functools
@@ -33,6 +34,7 @@ from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tools.benchmark import profile
 from bert_jax.tools.benchmark.side_by_side import (
     OURS,
     THEIRS,
@@ -157,17 +159,44 @@ def unmasked(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def build(config: RunConfig, batch: dict[str, np.ndarray]) -> Callable[[], dict[str, Any]]:
     """Our whole step: masks drawn on the device, forward, backward, clipping, Adam, metrics."""
+    step, wait, _ = _own_step(config, batch)
+    device, (batch_size, length) = jax.devices()[0], batch["input_ids"].shape
+    properties = {
+        "flops": flops_per_token(_task(config, batch), length) * batch_size * length,
+        "peak_flops": peak_flops(),
+        "device": f"{jax.device_count()} x {device.device_kind} ({device.platform})",
+    }
+    return lambda: {"seconds": time_steps(step, wait), **properties}
+
+
+def run_profile(configs: Mapping[str, Sequence[RunConfig]], length: int, batch_size: int) -> None:
+    """Prints where the time of our step goes, for each configuration; see `run`."""
+    print(describe_machine())
+    for model, of_model in configs.items():
+        batch = make_batch(batch_size or BATCH_SIZES[model], length)
+        for config in of_model:
+            print(f"\nBERT-{model}, batch {len(batch['input_ids'])} x {length}, {config.dtype}")
+            for line in profile.profile(*_own_step(config, batch), config.dtype):
+                print(line, flush=True)
+
+
+def _task(config: RunConfig, batch: Mapping[str, np.ndarray]) -> Pretraining:
+    return Pretraining(config.model, rule=masking_rule(batch))
+
+
+def _own_step(
+    config: RunConfig, batch: dict[str, np.ndarray]
+) -> tuple[Callable[[], None], Callable[[], None], jax.stages.Compiled]:
+    """Returns what starts a step, what waits for it, and the program; one step has been made."""
     keep_freed_memory()
-    mesh = sharding.make_mesh()
-    task = Pretraining(config.model, rule=masking_rule(batch))
+    mesh, task = sharding.make_mesh(), _task(config, batch)
     tx, _ = make_optimizer(OptimizerConfig(), num_steps=STEPS, warmup_steps=STEPS // 100)
     state = init_state(task, tx, mesh, make_key(0, "init"), _random_params(task, mesh))
+    keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
+    rows = sharding.shard_batch(mesh, unmasked(batch), len(batch["input_ids"]), 0)
     # Between two steps that are logged, as nearly all are.
     whole = functools.partial(train_step, task=task, tx=tx, steps=STEPS, log_every=0)
-    update = jax.jit(whole, donate_argnums=0)
-    keys = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
-    batch_size, length = batch["input_ids"].shape
-    rows = sharding.shard_batch(mesh, unmasked(batch), batch_size, 0)
+    update = jax.jit(whole, donate_argnums=0).lower(state, rows, keys).compile()
     metrics = None
 
     def step() -> None:
@@ -179,13 +208,7 @@ def build(config: RunConfig, batch: dict[str, np.ndarray]) -> Callable[[], dict[
 
     step()
     wait()
-    device = jax.devices()[0]
-    properties = {
-        "flops": flops_per_token(task, length) * batch_size * length,
-        "peak_flops": peak_flops(),
-        "device": f"{jax.device_count()} x {device.device_kind} ({device.platform})",
-    }
-    return lambda: {"seconds": time_steps(step, wait), **properties}
+    return step, wait, update
 
 
 def _random_params(task: Pretraining, mesh: Mesh) -> Any:

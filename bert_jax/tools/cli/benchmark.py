@@ -40,7 +40,7 @@ def step(flags: argparse.Namespace) -> None:
 
     bert_jax benchmark step --models=tiny,base
     """
-    from bert_jax.tools.benchmark.step import VOCAB_SIZE, run
+    from bert_jax.tools.benchmark.step import VOCAB_SIZE, run, run_profile
 
     def config_of(model: str, dtype: str) -> "RunConfig":
         fields = {f"model.{name}": "0.1" for name in ("dropout_rate", "attention_dropout_rate")}
@@ -51,7 +51,10 @@ def step(flags: argparse.Namespace) -> None:
     configs = {
         model: [config_of(model, dtype) for dtype in dtypes] for model in flags.models.split(",")
     }
-    run(configs, flags.length, flags.batch_size, flags.rounds, flags.compile)
+    if flags.profile:
+        run_profile(configs, flags.length, flags.batch_size)
+    else:
+        run(configs, flags.length, flags.batch_size, flags.rounds, flags.compile)
 
 
 def finetune(flags: argparse.Namespace) -> None:
@@ -158,6 +161,7 @@ COMMANDS = {
             Flag("length", 128, "Tokens of a sequence.", minimum=8),
             Flag("batch_size", 0, "Sequences of a step, instead of the model's own.", minimum=0),
             Flag("compile", False, "Also measure transformers' model through torch.compile."),
+            Flag("profile", False, "Show where the time of our step goes, by part."),
             OVERRIDES,
         ),
     ),

@@ -86,7 +86,7 @@ def totals(text: str) -> Totals:
                 found[kind][0] += times
                 found[kind][1] += times * _result_bytes(instruction)
             if moves:
-                off_chip += times * _moved(instruction, computation, computations)
+                off_chip += times * moved(instruction, computation, computations)
             trips = 1
             if operation == "while":
                 known = trip_count(instruction, computation, computations)
@@ -107,7 +107,7 @@ def _has_product(computations: Computations, name: str) -> bool:
     )
 
 
-def _moved(instruction: Instruction, computation: Computation, computations: Computations) -> int:
+def moved(instruction: Instruction, computation: Computation, computations: Computations) -> int:
     """Returns the bytes that an instruction reads from the device's memory and writes to it."""
     operation = instruction.operation
     if operation in _FREE or operation.endswith(("-done", "-update")):
