@@ -22,6 +22,7 @@ from bert_jax.exchange.foreign import open_foreign, with_new_parameters
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
 from bert_jax.formats.hub import local_model
+from bert_jax.inference import short_rows
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks import find_task
@@ -54,13 +55,17 @@ class Program:
       jitted: the function, (params, complete batch) -> arrays.
       params: the parameters that it gets.
       complete: adds the fields that only this encoder reads, and shards the batch over devices.
+      short: the same function for batches of one short row; None: `jitted`.
     """
 
     jitted: Any
     params: Any
     complete: Callable[[Batch], Mapping[str, Any]]
+    short: Callable[[Batch], dict[str, jax.Array]] | None = None
 
     def __call__(self, batch: Batch) -> dict[str, jax.Array]:
+        if self.short and short_rows.is_short(batch):
+            return self.short(batch)
         return self.jitted(self.params, self.complete(batch))
 
     def output_shapes(self, batch: Batch) -> dict[str, jax.ShapeDtypeStruct]:
@@ -131,10 +136,29 @@ class TrainedModel:
           forward: function of the parameters and a batch with the fields of `add_fields`.
           encoder: encoder configuration that `forward` uses; None: the model's.
         """
-        where = sharding.replicated(self.mesh)
+        config, where = encoder or self.encoder, sharding.replicated(self.mesh)
         jitted = jax.jit(sharding.on_mesh(self.mesh, forward), out_shardings=where)
-        is_exact = getattr(encoder or self.encoder, "dtype", "float32") == "float32"
-        return Program(jitted, self.params if is_exact else self._rounded_params, self._complete)
+        is_exact = getattr(config, "dtype", "float32") == "float32"
+        program = Program(jitted, self.params if is_exact else self._rounded_params, self._complete)
+        (device, *others) = self.mesh.devices.flat
+        if device.platform != "cpu" or others or not short_rows.fits(config):
+            return program
+        short = jax.jit(short_rows.short(forward, self.encoder.name))
+        return dataclasses.replace(
+            program, short=lambda batch: short(self._transposed(is_exact), self._complete(batch))
+        )
+
+    @functools.cached_property
+    def _transposed(self) -> Callable[[bool], Any]:
+        """is_exact -> the parameters with the encoder's kernels transposed; see `short_rows`."""
+        name = self.encoder.name
+
+        @functools.cache  # made for the first short row
+        def make(is_exact: bool) -> Any:
+            params = self.params if is_exact else self._rounded_params
+            return {**params, name: short_rows.transposed(params[name])}
+
+        return make
 
     def _complete(self, batch: Batch) -> Mapping[str, Any]:
         """Returns the batch with the fields of `add_fields`, sharded if there are several devices.

@@ -199,21 +199,44 @@ class EncodedTexts:
           The fields of `Sequences.take`, and int32[batch, slots] `masked_lm_positions` and
           `masked_lm_ids` of the masks of all texts of a row, in order.
         """
+        if len(self.rows) == row_numbers.shape[0] == 1 and not self.rows[0].masked:
+            return self._take_alone(row_numbers.shape[1], length)
         batch = self._sequences.take(row_numbers, length)
-        counts = self._mask_counts(row_numbers)
+        counts = np.where(row_numbers >= 0, self._masks[row_numbers], 0)
         # A power of two, at least N, so that few shapes are compiled.
         max_slots = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
         slots = 1 << (max_slots - 1).bit_length()
         positions, ids = np.zeros((2, len(row_numbers), slots), np.int32)
-        for at, numbers in enumerate(row_numbers):
+        for at in np.flatnonzero(counts.any(axis=1)):
             filled = 0
-            for begin, number in zip(batch["cls_positions"][at], numbers, strict=True):
+            for begin, number in zip(batch["cls_positions"][at], row_numbers[at], strict=True):
                 row, stop = self.rows[number], filled + len(self.rows[number].masked)
                 if number >= 0 and row.masked:
                     positions[at, filled:stop] = np.add(row.masked, begin)
                     ids[at, filled : filled + len(row.masked_ids)] = row.masked_ids
                     filled = stop
         return batch | {"masked_lm_positions": positions, "masked_lm_ids": ids}
+
+    def _take_alone(self, max_texts: int, length: int) -> Batch:
+        """Returns `take` of one text without masks, in a tenth of the time that any rows take."""
+        (row,) = self.rows
+        tokens = len(row.input_ids)
+        fields = np.zeros((4, 1, length), np.int32)
+        input_ids, token_type_ids, position_ids, example_ids = fields
+        input_ids[0, :tokens], input_ids[0, tokens:] = row.input_ids, self.tokenizer.pad_id
+        token_type_ids[0, row.first_length : tokens] = 1
+        position_ids[0, :tokens] = np.arange(tokens)
+        example_ids[0, :tokens] = 1
+        slots = np.zeros((1, 1 << (max_texts - 1).bit_length()), np.int32)
+        return {
+            "input_ids": input_ids,
+            "token_type_ids": token_type_ids,
+            "position_ids": position_ids,
+            "example_ids": example_ids,
+            "cls_positions": np.zeros((1, max_texts), np.int32),
+            "masked_lm_positions": slots,
+            "masked_lm_ids": slots,
+        }
 
     def unpack(self, row_numbers: np.ndarray, answers: Answers) -> tuple[np.ndarray, Any]:
         """Returns the numbers of the texts of a packed batch, and for each name a list of arrays.
@@ -225,22 +248,17 @@ class EncodedTexts:
         """
         rows, columns = np.nonzero(row_numbers >= 0)
         numbers = row_numbers[rows, columns]
-        sizes = np.where(row_numbers >= 0, self.lengths[row_numbers], 0)
-        runs = {False: sizes, True: self._mask_counts(row_numbers)}
         found = {}
         for name, array in answers.items():
             if name in _FOR_EXAMPLES:
                 found[name] = array[rows, columns]
                 continue
-            counts = runs[name in _FOR_MASKS]
+            per_text = self._masks if name in _FOR_MASKS else self.lengths
+            counts = np.where(row_numbers >= 0, per_text[row_numbers], 0)
             stops = np.cumsum(counts, axis=1)
             places = zip(rows, stops[rows, columns], counts[rows, columns], strict=True)
             found[name] = [array[row, stop - count : stop] for row, stop, count in places]
         return numbers, found
-
-    def _mask_counts(self, row_numbers: np.ndarray) -> np.ndarray:
-        """int64[batch, N]: masks of each text."""
-        return np.where(row_numbers >= 0, self._masks[row_numbers], 0)
 
     @functools.cached_property
     def _masks(self) -> np.ndarray:
