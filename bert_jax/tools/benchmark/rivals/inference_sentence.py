@@ -22,4 +22,4 @@ def build(model: str, texts: list[str], max_length: int) -> Callable[[], dict[st
     """
     encoder = sentence_transformers.SentenceTransformer(model, device=DEVICE)
     encoder.max_seq_length = max_length
-    return lambda: time_texts(lambda texts: list(encoder.encode(texts)), texts)
+    return lambda: time_texts(lambda texts, _: list(encoder.encode(texts)), texts)

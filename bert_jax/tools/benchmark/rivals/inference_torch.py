@@ -10,10 +10,10 @@ import transformers
 from bert_jax.tools.benchmark.rivals import DEVICE, autocast
 from bert_jax.tools.benchmark.side_by_side import time_texts
 
-# Tokens of a batch with its padding. On a CPU, 512 to 1,024 are the fastest of 512 to 4,096, and
-# batches of a fixed number of texts are slower: short texts make them too small and long ones too
-# large for the caches.
-_BATCH_TOKENS = 1024
+# Tokens of a batch with its padding, of which the faster one counts: the activations of the first
+# fit into caches, the second starts fewer operations. Batches of a fixed number of texts are
+# slower: short texts make them too small and long ones too large.
+BATCH_TOKENS = (1024, 4096)
 
 
 def build(
@@ -26,19 +26,20 @@ def build(
       texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
       max_length: tokens of a text, at most.
-      dtype: float32, or bfloat16 by autocast.
+      dtype: "float32"; "autocast" to bfloat16; or "bfloat16", to which the weights are cast.
       compiles: whether torch.compile compiles the model, for any shape.
     """
     tokenizer, network = load(model, classifies)
+    network = network.to(torch.bfloat16) if dtype == "bfloat16" else network
     if compiles:
         network = torch.compile(network, dynamic=True)
 
     @torch.inference_mode()
-    def compute(texts: list[str]) -> list[Any]:
+    def compute(texts: list[str], batch_tokens: int) -> list[Any]:
         values: list[Any] = [None] * len(texts)
-        for numbers, batch in batches(tokenizer, texts, max_length):
+        for numbers, batch in batches(tokenizer, texts, max_length, batch_tokens):
             batch = {name: torch.from_numpy(array).to(DEVICE) for name, array in batch.items()}
-            with autocast(dtype):
+            with autocast("bfloat16" if dtype == "autocast" else "float32"):
                 outputs = network(**batch)
             if classifies:
                 rows = outputs.logits.float().softmax(-1)
@@ -49,7 +50,7 @@ def build(
                 values[number] = row
         return values
 
-    return lambda: time_texts(compute, texts)
+    return lambda: time_texts(compute, texts, BATCH_TOKENS)
 
 
 def load(model: str, classifies: bool) -> tuple[Any, Any]:
@@ -60,16 +61,16 @@ def load(model: str, classifies: bool) -> tuple[Any, Any]:
 
 
 def batches(
-    tokenizer: Any, texts: Sequence[str], max_length: int
+    tokenizer: Any, texts: Sequence[str], max_length: int, batch_tokens: int
 ) -> Iterator[tuple[list[int], dict[str, np.ndarray]]]:
     """Yields the text indices and the network inputs, int64[texts, seq], of each batch."""
     encoded = tokenizer(list(texts), truncation=True, max_length=max_length)
-    for numbers in by_length(list(map(len, encoded["input_ids"]))):
+    for numbers in by_length(list(map(len, encoded["input_ids"])), batch_tokens):
         batch = {name: [rows[i] for i in numbers] for name, rows in encoded.items()}
         yield numbers, dict(tokenizer.pad(batch, return_tensors="np"))
 
 
-def by_length(lengths: Sequence[int], batch_tokens: int = _BATCH_TOKENS) -> list[list[int]]:
+def by_length(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
     """Returns the text indices of each batch, longest texts first.
 
     A batch has as many texts as fit into `batch_tokens` when all are padded to its longest; a
