@@ -5,7 +5,8 @@ the server and the Python API. Rows have one of few lengths, which depend on the
 maximum length only (64, 256 and 512 for BERT), so that few shapes are compiled: a text goes into a
 row of the shortest length that holds it, together with others, and attends to none of them. A batch
 of many texts has about `batch_tokens` positions. A single text, or few short ones, are a row of the
-first length of `_SINGLE_ROWS` that holds them.
+first length of `_SINGLE_ROWS` that holds them; on one CPU device `short_rows` computes the blocks
+of such a row of up to 64 tokens.
 
 On one CPU device several threads each compute a batch: one batch at a time leaves cores idle
 in all that is too small to be divided among them. Several devices get one batch after the other,
