@@ -83,8 +83,9 @@ class RunConfig(Group):
     tokens: int = setting(0, minimum=0)
     # Sequences per step, over all devices and processes.
     global_batch_size: int = setting(256)
-    # Sequences per forward and backward pass, over all devices; 0: the whole batch.
-    microbatch_size: int = setting(0, minimum=0)
+    # Sequences per forward and backward pass, over all devices, at most (or one for each device);
+    # 0: the whole batch. Less takes less memory; results are equal up to rounding.
+    microbatch_size: int = setting(0, minimum=0, free=True)
     # Dtype of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but
     # operands of dense layers are rounded, which is fastest on CPUs with instructions for bfloat16.
     # Parameters and optimizer state are always float32.
@@ -168,9 +169,8 @@ class RunConfig(Group):
         return tuple(phases)
 
     def num_microbatches(self, batch_size: int) -> int:
-        """Returns the microbatches of a batch; 1 if `microbatch_size` does not divide it."""
-        size = self.microbatch_size
-        return batch_size // size if size and batch_size % size == 0 else 1
+        """Returns the number of microbatches of a batch, before they are shared by devices."""
+        return -(-batch_size // (self.microbatch_size or batch_size))
 
     def total_steps(self, rows: tuple[int, ...]) -> int:
         """Returns the steps of the whole run, for the training rows of an epoch of each phase."""
@@ -215,11 +215,6 @@ class RunConfig(Group):
             raise UserError(
                 f"{name} has a sequence length of {phase.sequence_length}, above"
                 f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
-            )
-        if self.microbatch_size and phase.batch_size % self.microbatch_size:
-            raise UserError(
-                f"microbatch_size={self.microbatch_size} does not divide the global batch size"
-                f" {phase.batch_size}."
             )
 
     def fields(self) -> dict[str, Any]:

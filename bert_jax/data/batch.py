@@ -80,6 +80,19 @@ def token_fields(
     }
 
 
+def take_rows(numbers: np.ndarray, start: int, stop: int) -> np.ndarray:
+    """Returns numbers[start:stop], with -1, the number of a row of padding, past the end.
+
+    Args:
+      numbers: int64[rows, ...], the rows of a global batch.
+      start, stop: may lie past the end: rows of padding fill up a batch that the devices cannot
+        share evenly.
+    """
+    part = numbers[start:stop]
+    missing = ((0, stop - start - len(part)), *[(0, 0)] * (numbers.ndim - 1))
+    return np.pad(part, missing, constant_values=-1)
+
+
 @dataclasses.dataclass(frozen=True)
 class EvaluationBatch:
     """One global batch of a pass over a data set.
@@ -87,12 +100,16 @@ class EvaluationBatch:
     Attributes:
       row_numbers: int64[batch_size], the rows of the batch; -1: a row of padding with weight 0.
       length: tokens that its rows are padded to.
-      read: returns rows [start, stop) of the batch, so that each process reads only its own.
+      take: returns rows of the data set by their numbers.
     """
 
     row_numbers: np.ndarray
     length: int
-    read: Callable[[int, int], Batch]
+    take: Callable[[np.ndarray], Batch]
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Returns rows [start, stop) of the batch (`take_rows`); each process reads only its own."""
+        return self.take(take_rows(self.row_numbers, start, stop))
 
 
 class Rows(Protocol):
@@ -114,11 +131,17 @@ class Rows(Protocol):
         ...
 
     def batch_rows(self, number: int) -> int:
-        """Returns the number of rows of global training batch `number`, over all processes."""
+        """Returns the number of rows of global training batch `number`, over all processes.
+
+        It depends on the configuration and the data alone, and not on the devices.
+        """
         ...
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number`, in the batch form."""
+        """Returns rows [start, stop) of global training batch `number`, in the batch form.
+
+        Those past its last row are rows of padding, with weight 0.
+        """
         ...
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:

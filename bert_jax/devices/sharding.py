@@ -147,13 +147,25 @@ def batch_shards(mesh: Mesh | AbstractMesh) -> int:
     return mesh.shape["data"] * mesh.shape["fsdp"]
 
 
-def check_batch_size(mesh: Mesh, name: str, size: int) -> None:
-    """Raises UserError if a batch cannot be split evenly over the mesh."""
-    if size % (shards := batch_shards(mesh)):
-        raise UserError(
-            f"{name}={size} is not divisible by {shards}"
-            f" (data={mesh.shape['data']} x fsdp={mesh.shape['fsdp']})."
-        )
+def even_parts(mesh: Mesh, rows: int, parts: int) -> tuple[int, int]:
+    """Returns the number of equal parts in which a batch is computed, and the rows of each.
+
+    The devices share the rows of a part evenly. For that there may be more rows in all than those
+    of the batch, and fewer parts; their product has the same parts.
+
+    Args:
+      mesh: the devices.
+      rows: rows of the batch.
+      parts: maximum number of parts.
+    """
+    shards = batch_shards(mesh)
+    of_part = -(-rows // (parts * shards)) * shards
+    return -(-rows // of_part), of_part
+
+
+def padded_rows(mesh: Mesh, rows: int, parts: int = 1) -> int:
+    """Returns the rows of a batch as it is computed (`split_rows`), with those of padding."""
+    return math.prod(even_parts(mesh, rows, parts))
 
 
 def spec_of(rules: Rules, path: str) -> PartitionSpec:
@@ -178,15 +190,15 @@ def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
       mesh: the devices.
       rules: sharding rules of the parameters.
       state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer's state with
-        the path and shape of a parameter, follow the rules; its `carry` is split like a batch; the
-        others are replicated.
+        the path and shape of a parameter, follow the rules; its `carry` is split like a batch if
+        the devices can share its rows evenly; the others are replicated.
     """
     shapes = {name: leaf.shape for name, leaf in flatten(state.params).items()}
 
     def of_leaf(path, leaf):
         name = path_name(path)
         if name.startswith("carry/"):
-            return batch_sharding(mesh)
+            return rows_sharding(mesh, leaf.shape[0])
         for parameter, shape in shapes.items():
             if name.endswith("/" + parameter) and leaf.shape == shape:
                 return _checked(mesh, rules, parameter, shape)
@@ -217,6 +229,11 @@ def _checked(mesh: Mesh, rules: Rules, path: str, shape: tuple[int, ...]) -> Nam
 def batch_sharding(mesh: Mesh) -> NamedSharding:
     """Returns the sharding of arrays whose first dimension is the batch."""
     return NamedSharding(mesh, _BATCH)
+
+
+def rows_sharding(mesh: Mesh, rows: int) -> NamedSharding:
+    """Returns the sharding of arrays [rows, ...]: every device holds what cannot be split evenly."""
+    return replicated(mesh) if rows % batch_shards(mesh) else batch_sharding(mesh)
 
 
 def replicated(mesh: Mesh) -> NamedSharding:

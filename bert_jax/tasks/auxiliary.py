@@ -184,8 +184,9 @@ class Losses:
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
         sums = self._next_tokens(outputs, batch) if self.lm_weight else {}
         if self.mix_l2:
-            # Counted once for each row, so that the sums of microbatches add up.
-            rows = jnp.float32(len(batch["example_ids"]))
+            # Counted once for each row but padding, so that the sums of microbatches add up.
+            is_token = batch["example_ids"] > 0
+            rows = is_token.any(tuple(range(1, is_token.ndim))).sum().astype(jnp.float32)
             square = (outputs.reading.mix_weights**2).sum()
             sums["mix_l2_loss"] = Sum(self.mix_l2 * square * rows, rows)
         return sums

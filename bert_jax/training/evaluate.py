@@ -27,7 +27,7 @@ from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import abstract_params
-from bert_jax.training.step import eval_step
+from bert_jax.training.step import eval_step, in_microbatches
 from bert_jax.training.workdir import read_fitted, untrained_params
 
 # From parameters to what they score.
@@ -80,7 +80,8 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
     With `fits`, thresholds and temperature are fitted on the first file, if there are any, and used
     for all files.
 
-    Rows of padding, which fill the last batch, have weight 0. `loss` is the sum of the losses,
+    Rows of padding, which fill the last batch and what devices and microbatches share, have weight
+    0. `loss` is the sum of the losses,
     each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`). Metrics of
     `data.general` have the prefix `metrics.GENERAL`.
     """
@@ -89,16 +90,18 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
         return None
     config, mesh, task = run.config, run.mesh, run.task_at(phase, evaluate=True)
     batch_size = evaluation_batch_size(config, phase)
-    start, stop = sharding.local_rows(mesh, batch_size)
-    step, key = jitted_eval_step(task, mesh), run.key("eval_masking")
+    parts = config.num_microbatches(batch_size)
+    padded = sharding.padded_rows(mesh, batch_size, parts)
+    start, stop = sharding.local_rows(mesh, padded)
+    step, key = jitted_eval_step(task, mesh, parts), run.key("eval_masking")
 
     def evaluate_params(params: Any) -> Evaluation:
         values, kept, host = {}, [], run.data
         for rows in splits:
             totals, answers = metrics.Totals(), {}
-            carry, sums = init_carry(task, mesh, batch_size), {}
+            carry, sums = init_carry(task, mesh, padded), {}
             for number, batch in evaluated_batches(config, rows, batch_size):
-                on_device = run.put_batch(batch.read(start, stop), batch_size)
+                on_device = run.put_batch(batch.read(start, stop), padded)
                 *results, carry = step(params, on_device, key, number, carry)
                 sums, outputs = jax.device_get(results)
                 totals.add(sums)
@@ -150,19 +153,20 @@ def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> rang
 
 
 def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:
-    """Returns the rows of the batches that a phase is evaluated on."""
-    if config.eval.batch_size:
-        return config.eval.batch_size
-    return config.has_corpus and config.microbatch_size or phase.batch_size
+    """Returns the rows of the batches that a phase is evaluated on; microbatches split them.
+
+    Masks depend on the batches, and so on neither devices nor microbatches.
+    """
+    return config.eval.batch_size or phase.batch_size
 
 
 @functools.lru_cache(maxsize=1)
-def jitted_eval_step(task: Task, mesh: Mesh) -> Callable[..., Any]:
-    """Returns `eval_step` of a task, compiled once for each shape.
+def jitted_eval_step(task: Task, mesh: Mesh, microbatches: int) -> Callable[..., Any]:
+    """Returns `eval_step` of a task with at most so many microbatches, compiled for each shape.
 
     Its results are replicated, but what is carried is split like a batch.
     """
-    step = functools.partial(sharding.on_mesh(mesh, eval_step), task=task)
+    step = functools.partial(in_microbatches(mesh, microbatches, eval_step), task=task)
     everywhere = sharding.replicated(mesh)
     where = (everywhere, everywhere, sharding.batch_sharding(mesh))
     return jax.jit(step, out_shardings=where)

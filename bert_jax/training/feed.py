@@ -15,16 +15,20 @@ from bert_jax.training.run import Run
 
 
 def host_batch(run: Run, phase: Phase, step: int) -> Batch:
-    """Returns this process's rows of the batch of step number `step`, as the data have them."""
+    """Returns this process's rows of the batch of step number `step`, as the data have them.
+
+    The last ones may be padding (`Run.padded_rows`).
+    """
     rows, number = run.training_rows(phase), step - phase.data_step
-    return rows.batch(number, *sharding.local_rows(run.mesh, rows.batch_rows(number)))
+    size = run.padded_rows(phase, rows.batch_rows(number))
+    return rows.batch(number, *sharding.local_rows(run.mesh, size))
 
 
 def training_batches(run: Run, phase: Phase, step: int) -> Iterator[dict[str, jax.Array]]:
     """Yields the batches from step number `step` to the end of the phase, on the devices."""
     for number in range(step, phase.last_step):
-        batch_size = run.training_rows(phase).batch_rows(number - phase.data_step)
-        yield run.put_batch(host_batch(run, phase, number), batch_size)
+        rows = run.training_rows(phase).batch_rows(number - phase.data_step)
+        yield run.put_batch(host_batch(run, phase, number), run.padded_rows(phase, rows))
 
 
 # ------------------------------------------------------------------ shapes
@@ -37,7 +41,8 @@ class Shape:
     Attributes:
       phase: the phase with such batches.
       number: the first step of the phase with such a batch, counted from 0.
-      rows, length: shape of `input_ids`.
+      rows, length: shape of `input_ids`, with rows of padding.
+      own_rows: rows without them.
       steps: number of steps with such a batch.
       flops: model FLOPs of a step.
     """
@@ -46,6 +51,7 @@ class Shape:
     number: int
     rows: int
     length: int
+    own_rows: int
     steps: float
     flops: float
 
@@ -53,17 +59,12 @@ class Shape:
 def shapes(run: Run, phase: Phase) -> list[Shape]:
     """Returns the shapes of the training batches of a phase, in the order of their lengths."""
     steps = phase.last_step - phase.first_step
-    return [
-        Shape(
-            phase,
-            number,
-            rows,
-            length,
-            share * steps,
-            run.flops_per_token(phase, length) * rows * length,
-        )
-        for (rows, length), (number, share) in _shares(run.training_rows(phase), phase).items()
-    ]
+    found = []
+    for (own_rows, length), (number, share) in _shares(run.training_rows(phase), phase).items():
+        rows = run.padded_rows(phase, own_rows)
+        flops = run.flops_per_token(phase, length) * rows * length
+        found.append(Shape(phase, number, rows, length, own_rows, share * steps, flops))
+    return found
 
 
 def _shares(rows: Rows, phase: Phase) -> dict[tuple[int, int], tuple[int, float]]:

@@ -4,7 +4,8 @@ A batch goes through the model in microbatches, one after the other in a scan. E
 over the whole global batch divided by a denominator of the whole global batch, known beforehand,
 so that the gradients of the microbatches add up to exactly the gradient of the batch. Losses that
 relate the examples of a batch to each other are computed from the outputs of all microbatches
-(`_cached_gradient`).
+(`_cached_gradient`). All microbatches have the same random keys: each draws its part of the random
+bits of the whole batch (`dropout.part_of_batch`), so that their number changes no result.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,9 +14,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from bert_jax.models.layers.dropout import part_of_batch
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
-from bert_jax.training.carry import carry_of
+from bert_jax.training.carry import carry_of, like_rows, with_rows
 from bert_jax.training.state import TrainState
 
 NO_CONSTANTS: Mapping[str, Any] = {}
@@ -37,7 +39,7 @@ def compute_gradient(
 
     Args:
       state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
-      batch: the global batch.
+      batch: the global batch; its last rows may be padding, which `state.carry` does not have.
       keys: "dropout" and "masking"; the number of the step is folded into them.
       constants: collections of the model beside "params", which get no gradient; see
         `Run.constants`.
@@ -46,46 +48,46 @@ def compute_gradient(
       num_microbatches: number of parts that the batch is split into.
     """
     masking_key = jax.random.fold_in(keys["masking"], state.step)
-    batch = task.transform(masking_key, batch, state.step / steps) | {"carry": state.carry}
-    dropout_key = jax.random.fold_in(keys["dropout"], state.step)
+    rows = len(batch["input_ids"])
+    batch = task.transform(masking_key, batch, state.step / steps)
+    batch = {**batch, "carry": with_rows(state.carry, rows)}
+    rngs = {"dropout": jax.random.fold_in(keys["dropout"], state.step)}
     model = task.make_model()
 
-    def apply(params, part, key):
-        variables = {"params": params, **constants}
-        return model.apply(variables, part, deterministic=False, rngs={"dropout": key})
+    def apply(params, part, number=0):
+        with part_of_batch(number, num_microbatches, rows // num_microbatches):
+            variables = {"params": params, **constants}
+            return model.apply(variables, part, deterministic=False, rngs=rngs)
 
     if num_microbatches > 1 and task.couples_examples:
-        grads, sums = _cached_gradient(
-            task, apply, state.params, batch, dropout_key, num_microbatches
-        )
+        grads, sums = _cached_gradient(task, apply, state.params, batch, num_microbatches)
         return grads, sums, state.carry
     denominators = {}
     if num_microbatches > 1:
-        denominators = _denominators(task, apply, state.params, batch, dropout_key)
+        denominators = _denominators(task, apply, state.params, batch)
 
-    def loss_of_part(params, part, key):
-        outputs = apply(params, part, key)
+    def loss_of_part(params, part, number=0):
+        outputs = apply(params, part, number)
         sums = task.losses(outputs, part)
         return _loss(sums, denominators), (sums, carry_of(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
-        grads, (sums, carry) = gradient(state.params, batch, dropout_key)
-        return grads, sums, carry
+        grads, (sums, carry) = gradient(state.params, batch)
+        return grads, sums, like_rows(carry, state.carry)
 
     def add_part(total, numbered_part):
         number, part = numbered_part
-        key = jax.random.fold_in(dropout_key, number)
-        grads, (sums, carry) = gradient(state.params, part, key)
+        grads, (sums, carry) = gradient(state.params, part, number)
         return jax.tree.map(jnp.add, total, (grads, sums)), carry
 
-    parts = _split(batch, num_microbatches)
-    first_key = jax.random.fold_in(dropout_key, 0)
+    parts = split(batch, num_microbatches)
     first_part = jax.tree.map(lambda x: x[0], parts)
-    grads, (sums, first_carry) = gradient(state.params, first_part, first_key)
+    grads, (sums, first_carry) = gradient(state.params, first_part)
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
     (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
-    return grads, sums, jax.tree.map(_join, first_carry, carries)
+    carry = jax.tree.map(_join, first_carry, carries)
+    return grads, sums, like_rows(carry, state.carry)
 
 
 def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | float:
@@ -109,7 +111,6 @@ def _cached_gradient(
     apply: Callable[..., Any],
     params: Any,
     batch: Batch,
-    key: jax.Array,
     num_microbatches: int,
 ) -> tuple[Any, Sums]:
     """Returns the gradient and the Sums of a batch whose examples the losses relate to each other.
@@ -119,11 +120,11 @@ def _cached_gradient(
     microbatch, whose forward pass is computed again with the same dropout. Only the outputs of the
     whole batch are in memory at once; they are arrays [batch, ...].
     """
-    numbered_parts = (jnp.arange(num_microbatches), _split(batch, num_microbatches))
+    numbered_parts = (jnp.arange(num_microbatches), split(batch, num_microbatches))
 
     def outputs_of(params, numbered_part):
         number, part = numbered_part
-        return apply(params, part, jax.random.fold_in(key, number))
+        return apply(params, part, number)
 
     def loss_of_outputs(outputs):
         sums = task.losses(outputs, batch)
@@ -132,20 +133,20 @@ def _cached_gradient(
     _, outputs = jax.lax.scan(
         lambda _, part: (None, outputs_of(params, part)), None, numbered_parts
     )
-    grads_of_outputs, sums = jax.grad(loss_of_outputs, has_aux=True)(jax.tree.map(_merge, outputs))
+    grads_of_outputs, sums = jax.grad(loss_of_outputs, has_aux=True)(merge(outputs))
 
     def add_part(total, part):
         numbered_part, grads_of_part = part
         _, backward = jax.vjp(lambda params: outputs_of(params, numbered_part), params)
         return jax.tree.map(jnp.add, total, *backward(grads_of_part)), None
 
-    parts = (numbered_parts, _split(grads_of_outputs, num_microbatches))
+    parts = (numbered_parts, split(grads_of_outputs, num_microbatches))
     grads, _ = jax.lax.scan(add_part, jax.tree.map(jnp.zeros_like, params), parts)
     return grads, sums
 
 
 def _denominators(
-    task: Task, apply: Callable[..., Any], params: Any, batch: Batch, key: jax.Array
+    task: Task, apply: Callable[..., Any], params: Any, batch: Batch
 ) -> dict[str, jax.Array]:
     """Returns the denominators of the losses of the whole batch, without computing its outputs.
 
@@ -158,7 +159,7 @@ def _denominators(
             is_float = jnp.issubdtype(like.dtype, jnp.floating)
             return jnp.full(like.shape, value if is_float else 0, like.dtype)
 
-        outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch, key))
+        outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch))
         return {name: item.denominator for name, item in task.losses(outputs, batch).items()}
 
     found, *others = (denominators_for(value) for value in (jnp.nan, 1.0, -2.0))
@@ -167,26 +168,30 @@ def _denominators(
     return found
 
 
-def _split(batch: Any, num_microbatches: int) -> Any:
-    """[batch, ...] -> [microbatches, rows, ...].
+def split(batch: Any, num_microbatches: int) -> Any:
+    """Splits arrays: [batch, ...] -> [microbatches, rows, ...].
 
     Microbatch i has the rows i, i + n, i + 2n ...: the rows of a device, which are contiguous, are
     spread over all microbatches, so that no row moves to another device.
     """
 
-    def split(array):
+    def split_array(array):
         rows = array.shape[0] // num_microbatches
         return jnp.swapaxes(array.reshape(rows, num_microbatches, *array.shape[1:]), 0, 1)
 
-    return jax.tree.map(split, batch)
+    return jax.tree.map(split_array, batch)
+
+
+def merge(parts: Any) -> Any:
+    """Merges the arrays that `split` has split: [microbatches, rows, ...] -> [batch, ...]."""
+
+    def merge_array(array):
+        array = jnp.swapaxes(array, 0, 1)
+        return array.reshape(-1, *array.shape[2:])
+
+    return jax.tree.map(merge_array, parts)
 
 
 def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
-    """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `_split` has split."""
-    return _merge(jnp.concatenate([first[None], rest]))
-
-
-def _merge(parts: jax.Array) -> jax.Array:
-    """[microbatches, rows, ...] -> [batch, ...], what `_split` has split."""
-    parts = jnp.swapaxes(parts, 0, 1)
-    return parts.reshape(-1, *parts.shape[2:])
+    """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `split` has split."""
+    return merge(jnp.concatenate([first[None], rest]))

@@ -30,7 +30,7 @@ from bert_jax.data.labelled.batching import (
     choose_lengths,
 )
 from bert_jax.data.labelled.labelled_rows import LabelledRows, source_sha256
-from bert_jax.devices import processes, sharding
+from bert_jax.devices import processes
 from bert_jax.files.buckets import local, refresh
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
@@ -173,14 +173,12 @@ def _open_labelled(
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         if max_windows := config.data.windows_per_epoch:
             rows = rows.sampled(max_windows, config.seed)
-        microbatches = phase.batch_size // (config.microbatch_size or phase.batch_size)
-        even = sharding.batch_shards(mesh) * microbatches
         if (pack := config.data.max_examples_per_row) > 1:
             _check_packing(config, data)
-            rows = rows.for_packed_training(phase.batch_size, config.seed, pack, even)
+            rows = rows.for_packed_training(phase.batch_size, config.seed, pack)
         else:
-            even = even if config.data.batch_by == "tokens" else 0
-            rows = rows.for_training(phase.batch_size, config.seed, even)
+            by_tokens = config.data.batch_by == "tokens"
+            rows = rows.for_training(phase.batch_size, config.seed, by_tokens)
         training = (rows,)
         steps = config.total_steps((training[0].rows_per_epoch,))
     else:

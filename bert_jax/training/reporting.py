@@ -73,15 +73,16 @@ class Reporter:
           step: number of steps done.
           step_metrics: still on the devices.
           waited: seconds that the phase has waited for data so far.
-          shape: [batch, ..., sequence length] of the batch.
+          shape: [batch, ..., sequence length] of the batch; its rows of padding do not count.
 
         Raises:
           UserError: a step was not finite and the configuration says to abort.
         """
         self._in_flight.append((step, step_metrics))
-        tokens = math.prod(shape)
+        rows = self._run.training_rows(self._phase).batch_rows(step - 1 - self._phase.data_step)
+        tokens = rows * math.prod(shape[1:])
         flops = tokens * self._run.flops_per_token(self._phase, shape[-1])
-        self._clock.count(shape[0], tokens, flops, waited - self._waited)
+        self._clock.count(rows, tokens, flops, waited - self._waited)
         self._waited = waited
         self._listener.progress(step, self._run.steps)
         self.drain(_STEPS_IN_FLIGHT)

@@ -123,6 +123,8 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     ours, theirs = run.teacher.sha256 if run.teacher else "", meta.get("teacher", "")
     if ours != theirs:
         changed.append(f"weights of the teacher: {theirs[:12] or None} -> {ours[:12] or None}")
+    if (steps := meta.get("steps", run.steps)) != run.steps:
+        changed.append(f"steps in total: {steps} -> {run.steps}")
     if changed and not run.config.checkpoint.allow_changes:
         raise UserError(
             f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"

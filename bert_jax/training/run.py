@@ -130,6 +130,18 @@ class Run:
         """Returns the rows that a phase is evaluated on."""
         return self.evaluation[self.phases.index(phase)]
 
+    def padded_rows(self, phase: Phase, rows: int) -> int:
+        """Returns the rows of a training batch with those of padding, which no result depends on.
+
+        They make microbatches equal, and devices share each of them evenly.
+
+        Args:
+          phase: the phase.
+          rows: rows of the batch.
+        """
+        parts = self.config.num_microbatches(phase.batch_size)
+        return sharding.padded_rows(self.mesh, rows, parts)
+
     def put_batch(self, local: Batch, batch_size: int) -> dict[str, jax.Array]:
         """Completes this process's rows of a batch for the encoder; puts them on the devices.
 
@@ -233,20 +245,13 @@ def make_phase_task(config: RunConfig, name: str) -> Task:
 
 
 def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:
-    """Returns the mesh of all devices, over which every batch of the run can be split evenly.
+    """Returns the mesh of all devices, as the configuration arranges them.
 
     Args:
       config: the run's configuration.
       devices: devices to use instead of all.
 
     Raises:
-      UserError: a batch cannot be split.
+      UserError: see `sharding.make_mesh`.
     """
-    mesh = sharding.make_mesh(**config.mesh.to_dict(), devices=devices)
-    for phase in config.make_phases(0):
-        name = "microbatch_size" if config.microbatch_size else "global_batch_size"
-        size = config.microbatch_size or phase.batch_size
-        sharding.check_batch_size(mesh, name, size)
-    if config.eval.batch_size:
-        sharding.check_batch_size(mesh, "eval.batch_size", config.eval.batch_size)
-    return mesh
+    return sharding.make_mesh(**config.mesh.to_dict(), devices=devices)

@@ -25,7 +25,7 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
-from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient
+from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient, merge, split
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
 
@@ -191,11 +191,18 @@ def _update_and_select(
 
 
 def eval_step(
-    params: Any, batch: Batch, key: jax.Array, number: jax.Array, carry: Any = (), *, task: Task
+    params: Any,
+    batch: Batch,
+    key: jax.Array,
+    number: jax.Array,
+    carry: Any = (),
+    *,
+    task: Task,
+    num_microbatches: int = 1,
 ) -> tuple[Sums, dict[str, jax.Array], Any]:
     """Returns the Sums of a global batch, the answers that the host reads, and the next carry.
 
-    There is no dropout.
+    There is no dropout. Of losses that relate examples, the whole batch has its outputs in memory.
 
     Args:
       params: the model's parameters.
@@ -205,10 +212,24 @@ def eval_step(
       number: int32[], the number of the batch.
       carry: the carry after the batch before.
       task: decides model, masks, losses and answers.
+      num_microbatches: number of parts that the batch is split into.
     """
     batch = task.transform(jax.random.fold_in(key, number), batch) | {"carry": carry}
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.losses(outputs, batch), task.answers(outputs, batch), carry_of(outputs)
+    model = task.make_model()
+
+    def apply(part):
+        return model.apply({"params": params}, part, deterministic=True)
+
+    def results(outputs, part):
+        return task.losses(outputs, part), task.answers(outputs, part), carry_of(outputs)
+
+    if num_microbatches == 1:
+        return results(apply(batch), batch)
+    parts = split(batch, num_microbatches)
+    if task.couples_examples:
+        return results(merge(jax.lax.map(apply, parts)), batch)
+    sums, answers, carries = jax.lax.map(lambda part: results(apply(part), part), parts)
+    return jax.tree.map(lambda x: x.sum(0), sums), merge(answers), merge(carries)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,7 +298,7 @@ def make_train_step(
         batch_size=batch_size,
         steps=run.steps,
         warmup_steps=warmup_steps,
-        num_microbatches=config.num_microbatches(batch_size),
+        most_microbatches=config.num_microbatches(batch_size),
         log_every=log_every,
         nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
         in_two=not config.has_corpus,
@@ -294,7 +315,7 @@ def _jit_train_step(
     batch_size: int,
     steps: int,
     warmup_steps: int,
-    num_microbatches: int,
+    most_microbatches: int,
     log_every: int,
     nonfinite_limit: int,
     in_two: bool,
@@ -303,14 +324,33 @@ def _jit_train_step(
     state = abstract_state(task, tx, mesh, batch_size)
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     replicated = sharding.replicated(mesh)
-    of_batch = {"task": task, "steps": steps, "num_microbatches": num_microbatches}
+    of_batch = {"task": task, "steps": steps}
     of_optimizer = {"tx": tx, "log_every": log_every, "nonfinite_limit": nonfinite_limit}
     if not in_two:
-        whole = functools.partial(sharding.on_mesh(mesh, train_step), **of_batch | of_optimizer)
+        whole = in_microbatches(mesh, most_microbatches, train_step)
+        whole = functools.partial(whole, **of_batch | of_optimizer)
         return TrainStep(jax.jit(whole, out_shardings=(where, replicated), donate_argnums=0))
-    gradient = functools.partial(sharding.on_mesh(mesh, compute_gradient), **of_batch)
+    gradient = in_microbatches(mesh, most_microbatches, compute_gradient)
+    gradient = functools.partial(gradient, **of_batch)
     update = functools.partial(apply_gradient, steps=steps, **of_optimizer)
     return TrainStep(
         jax.jit(gradient, out_shardings=(where.params, replicated, where.carry)),
         jax.jit(update, out_shardings=(where, replicated), donate_argnums=0),
     )
+
+
+def in_microbatches(mesh: Mesh, most: int, step: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns a step whose `num_microbatches` follows from the rows of its batch.
+
+    Args:
+      mesh: the devices, which share the rows of each microbatch evenly.
+      most: maximum number of microbatches.
+      step: function of (parameters or state, batch, ...) with the argument `num_microbatches`.
+    """
+
+    @functools.wraps(step)
+    def with_number(state, batch, *args, **kwargs):
+        count, _ = sharding.even_parts(mesh, len(batch["input_ids"]), most)
+        return step(state, batch, *args, num_microbatches=count, **kwargs)
+
+    return sharding.on_mesh(mesh, with_number)

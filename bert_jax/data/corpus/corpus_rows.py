@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.batch import Batch, EvaluationBatch, take_rows
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.shards import ROWS_PER_BLOCK, ShardRows
 from bert_jax.data.permutation import permute
@@ -85,18 +85,18 @@ class CorpusRows:
     def batch(self, number: int, start: int, stop: int) -> Batch:
         """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
 
+        Those past its last row are rows of padding.
+
         Raises:
           UserError: streams have too few rows, a file is missing, or a shard is corrupt.
         """
-        if not 0 <= start <= stop <= self.batch_size:
-            raise UserError(f"Rows {start} to {stop} are not part of {self.batch_size} rows.")
         own = self._own_size
         if self.replay and start >= own:
             return self.replay.batch(number, start - own, stop - own)
-        first = self._rows.read(self._row_numbers(number)[start : min(stop, own)])
+        numbers = self._row_numbers(number)
         if not self.replay or stop <= own:
-            return first
-        last = self.replay.batch(number, 0, stop - own)
+            return self._rows.read(take_rows(numbers, start, stop))
+        first, last = self._rows.read(numbers[start:]), self.replay.batch(number, 0, stop - own)
         return {name: np.concatenate([first[name], last[name]]) for name in first}
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
@@ -117,11 +117,7 @@ class CorpusRows:
             order = places.reshape(batch_size, num_batches).T
             rows.cache_blocks(2 * batch_size)
         for numbers in order:
-
-            def read(start: int, stop: int, numbers: np.ndarray = numbers) -> Batch:
-                return rows.read(numbers[start:stop])
-
-            yield EvaluationBatch(numbers, self.sequence_length, read)
+            yield EvaluationBatch(numbers, self.sequence_length, rows.read)
 
     @functools.cached_property
     def _rows(self) -> ShardRows:

@@ -1,4 +1,4 @@
-"""Which rows each batch has: a pure function of (seed, number), without state.
+"""Which rows each batch has: a pure function of (seed, number), without state or devices.
 
 By length: a batch is padded to the first of a few bucket lengths that its longest row fits in, so
 that short batches have little padding and only a few shapes are compiled. Each epoch shuffles all
@@ -71,9 +71,8 @@ class BucketedLoader:
       batch_size: rows of the global batch, over all processes.
       seed: determines the order.
       bucket_lengths: lengths that batches are padded to, ascending.
-      even_tokens: if positive, the number of rows of a batch is a multiple of it and depends on
-        the length, so that all batches have about the positions of `batch_size` rows of mean
-        length; 0: each batch has `batch_size` rows.
+      by_tokens: whether the number of rows of a batch depends on the length, so that all batches
+        have about the positions of `batch_size` rows of mean length; otherwise it is `batch_size`.
 
     Raises:
       UserError: there are no rows, one is longer than the last bucket, or `batch_size` is not
@@ -86,17 +85,16 @@ class BucketedLoader:
         batch_size: int,
         seed: int,
         bucket_lengths: Sequence[int],
-        even_tokens: int = 0,
+        by_tokens: bool = False,
     ):
         self._buckets = _buckets(lengths, batch_size, bucket_lengths)
         self._bucket_lengths = np.asarray(bucket_lengths)
         self.batch_size = batch_size
         self.seed = seed
         sizes = np.full(len(bucket_lengths), batch_size)
-        if even_tokens:
+        if by_tokens:
             positions = batch_size * self._bucket_lengths[self._buckets].mean()
-            parts = np.round(positions / self._bucket_lengths / even_tokens)
-            sizes = np.maximum(parts, 1).astype(int) * even_tokens
+            sizes = np.maximum(np.round(positions / self._bucket_lengths), 1).astype(int)
         # (first row, rows, bucket) of each batch of the rows in descending buckets.
         descending = np.sort(self._buckets)[::-1]
         self._batches: list[tuple[int, int, int]] = []
@@ -183,7 +181,6 @@ class PackedLoader:
       seed: determines the order.
       row_length: tokens of a packed row.
       max_examples: maximum number of examples of a row.
-      multiple: the number of rows of a batch is a multiple of this.
 
     Raises:
       UserError: there are no examples, one is too long, or `batch_size` is not positive.
@@ -196,7 +193,6 @@ class PackedLoader:
         seed: int,
         row_length: int,
         max_examples: int,
-        multiple: int = 1,
     ):
         _check_not_empty(lengths, batch_size)
         self.batch_size, self.seed = batch_size, seed
@@ -206,7 +202,7 @@ class PackedLoader:
         self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, most]
         num_rows = len(packed)
         self.fill = float(np.sum(lengths) / (num_rows * row_length))
-        self.rows = max(1, round(batch_size * num_rows / len(lengths) / multiple)) * multiple
+        self.rows = max(1, round(batch_size * num_rows / len(lengths)))
         self._epoch = functools.lru_cache(2)(self._make_epoch)
 
     @property

@@ -1,6 +1,7 @@
 """A file of labelled examples as the rows of a run (`data.batch.Rows`)."""
 
 import dataclasses
+import functools
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.data.batch import Batch, EvaluationBatch
+from bert_jax.data.batch import Batch, EvaluationBatch, take_rows
 from bert_jax.data.labelled.batching import (
     BucketedLoader,
     PackedLoader,
@@ -60,25 +61,27 @@ class LabelledRows:
         """int[rows of an epoch], in tokens."""
         return self.sampler.lengths if self.sampler else self.rows.lengths
 
-    def for_training(self, batch_size: int, seed: int, even_tokens: int = 0) -> "LabelledRows":
+    def for_training(
+        self, batch_size: int, seed: int, by_tokens: bool = False
+    ) -> "LabelledRows":
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
 
         Raises:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
         lengths = self.training_lengths
-        loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, even_tokens)
+        loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, by_tokens)
         return dataclasses.replace(self, loader=loader)
 
     def for_packed_training(
-        self, batch_size: int, seed: int, max_examples: int, multiple: int
+        self, batch_size: int, seed: int, max_examples: int
     ) -> "LabelledRows":
         """Returns the same rows, packed into rows of the longest of `pad_lengths`.
 
         See `PackedLoader` for the arguments and errors.
         """
         lengths, length = self.training_lengths, self.pad_lengths[-1]
-        loader = PackedLoader(lengths, batch_size, seed, length, max_examples, multiple)
+        loader = PackedLoader(lengths, batch_size, seed, length, max_examples)
         return dataclasses.replace(self, loader=loader)
 
     @property
@@ -97,7 +100,9 @@ class LabelledRows:
         return self.loader.batches_per_epoch * self.loader.batch_size
 
     def batch_rows(self, number: int) -> int:
-        """Returns the number of rows of global training batch `number`, padding rows included.
+        """Returns the number of rows of global training batch `number`.
+
+        One batch of an epoch may not be full; its last rows are padding.
 
         Raises:
           UserError: there is no loader.
@@ -107,11 +112,13 @@ class LabelledRows:
     def batch(self, number: int, start: int, stop: int) -> Batch:
         """Returns rows [start, stop) of global training batch `number` (`EncodedRows.take`).
 
+        Those past its last row are rows of padding.
+
         Raises:
           UserError: there is no loader.
         """
         row_numbers, length = self._training_batch(number)
-        return self.rows.take(row_numbers[start:stop], length)
+        return self.rows.take(take_rows(row_numbers, start, stop), length)
 
     def origin(self) -> dict[str, Any]:
         """Returns what results.json says about the file."""
@@ -125,12 +132,8 @@ class LabelledRows:
         """
         for numbers, length in evaluation_batches(self.rows.lengths, batch_size, self.pad_lengths):
 
-            def read(
-                start: int, stop: int, numbers: np.ndarray = numbers, length: int = length
-            ) -> Batch:
-                return self.rows.take(numbers[start:stop], length)
-
-            yield EvaluationBatch(numbers, length, read)
+            take = functools.partial(self.rows.take, length=length)
+            yield EvaluationBatch(numbers, length, take)
 
     def _training_batch(self, number: int) -> tuple[np.ndarray, int]:
         if self.loader is None:

@@ -1,8 +1,11 @@
 """Dropout with a choice of the generator of its random bits."""
 
+import contextlib
+import contextvars
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import flax.linen as nn
 import jax
@@ -19,7 +22,8 @@ class Dropout(nn.Module):
     """Sets random values to zero and scales the others so that the expectation stays the same.
 
     The bits depend on the key "dropout" and on the path of the module: renaming a module or one of
-    its parents changes them.
+    its parents changes them. Those of a row depend on its number in the whole batch (the first axis
+    counts rows, or several sequences of each), and on nothing that splits a batch.
 
     Attributes:
       rate: fraction of the values that are dropped, 0 <= rate < 1.
@@ -43,8 +47,9 @@ class Dropout(nn.Module):
 
         def draw(key: jax.Array) -> jax.Array:
             if self.prng_impl == "mulxor":
-                return hashed_bits(key, shape) >= jnp.int32(dropped - 2**31)
-            return random_bits(key, shape, self.prng_impl) >= jnp.uint32(dropped)
+                return _of_part(hashed_bits, key, shape) >= jnp.int32(dropped - 2**31)
+            draw_bits = functools.partial(random_bits, prng_impl=self.prng_impl)
+            return _of_part(draw_bits, key, shape) >= jnp.uint32(dropped)
 
         kept = jax.lax.platform_dependent(
             self.make_rng("dropout"),
@@ -77,6 +82,53 @@ def _draw_in_parts(
         return jax.lax.dynamic_update_slice_in_dim(kept, drawn, part * rows, axis)
 
     return jax.lax.fori_loop(0, parts, fill, jnp.zeros(shape, bool))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """Rows `number`, `number` + `count`, ... of a batch, `rows` of them."""
+
+    number: jax.Array | int
+    count: int
+    rows: int
+
+
+_part: contextvars.ContextVar[_Part | None] = contextvars.ContextVar("part", default=None)
+
+
+@contextlib.contextmanager
+def part_of_batch(number: jax.Array | int, count: int, rows: int) -> Iterator[None]:
+    """Says, while a model is traced, that its batch has the rows number + i * count of another.
+
+    Dropout then has the bits of these rows in the whole batch. All parts get the same key.
+
+    Args:
+      number: int32[], below `count`.
+      count: number of parts.
+      rows: rows of the part.
+    """
+    token = _part.set(_Part(number, count, rows) if count > 1 else None)
+    try:
+        yield
+    finally:
+        _part.reset(token)
+
+
+def _of_part(
+    draw: Callable[[jax.Array, tuple[int, ...]], jax.Array], key: jax.Array, shape: tuple[int, ...]
+) -> jax.Array:
+    """Returns the bits, draw(key, shape), of the part of a batch that is traced.
+
+    They are chosen from those of the whole batch. XLA computes only what is chosen, since each is a
+    function of its place; "rbg" is one operation that computes all.
+    """
+    part = _part.get()
+    if part is None:
+        return draw(key, shape)
+    # A row may have several sequences, such as choices, one after the other.
+    whole = part.rows, part.count, shape[0] // part.rows, *shape[1:]
+    bits = draw(key, whole)
+    return jax.lax.dynamic_index_in_dim(bits, part.number, 1, keepdims=False).reshape(shape)
 
 
 def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:

@@ -153,7 +153,8 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
         sizes["teacher"] = bytes_of(constants)
     tokens = math.prod([rows, *choices, length])
     flops = flops_per_token(run.task_at(phase), length) * tokens
-    parts = run.config.num_microbatches(rows)
+    most = run.config.num_microbatches(phase.batch_size)
+    parts, _ = sharding.even_parts(run.mesh, rows, most)
     (first, arguments), *second = step.programs(state, batch, keys, constants)
     name = "gradient" if second else "step"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
@@ -164,18 +165,21 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
 
 def _evaluation(run: Run, phase: Phase) -> Program:
     task = run.task_at(phase, evaluate=True)
-    rows = evaluation_batch_size(run.config, phase)
+    size = evaluation_batch_size(run.config, phase)
+    most = run.config.num_microbatches(size)
+    parts, of_part = sharding.even_parts(run.mesh, size, most)
+    rows = parts * of_part
     batch = _with_rows(_training_batch(run, phase), rows)
     params = abstract_params(run.task_at(phase), run.mesh)
     carry = jax.eval_shape(lambda: zero_carry(task, rows))
     carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
     key, number = _abstract_key(run, "eval_masking"), np.int32(0)
-    step = jitted_eval_step(task, run.mesh)
+    step = jitted_eval_step(task, run.mesh, most)
     length, tokens = batch["input_ids"].shape[-1], math.prod(batch["input_ids"].shape)
     flops = flops_per_token(task, length) * tokens / 3  # without the backward pass
     sizes = {"parameters": bytes_of(params), "batch": bytes_of(batch)}
     arguments = params, batch, key, number, carry
-    return Program("evaluation", phase, rows, length, 1, flops, sizes, step, arguments)
+    return Program("evaluation", phase, rows, length, parts, flops, sizes, step, arguments)
 
 
 def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
@@ -186,7 +190,7 @@ def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
     assert isinstance(run.config, PretrainingConfig)
     form = make_form(run.config.data, run.tokenizer, phase.sequence_length)
     batch = run.add_fields(form.make_batch([form.padding]))
-    return _with_rows(_abstract(run, batch), phase.batch_size)
+    return _with_rows(_abstract(run, batch), run.padded_rows(phase, phase.batch_size))
 
 
 def _abstract(run: Run, batch: Any) -> AbstractBatch:

@@ -122,7 +122,7 @@ class Workbench:
         batch = run.put_batch({name: array[:rows] for name, array in batch.items()}, rows)
         size = rows if rows != shape.rows else phase.batch_size
         step = make_train_step(run, phase, batch_size=size, warmup_steps=self._warmup)
-        state = self._abstract_state(phase, rows)
+        state = self._abstract_state(phase, size)
         started = time.perf_counter()
         programs = [
             program.lower(*arguments).compile()
@@ -151,7 +151,8 @@ class Workbench:
             return found
         if rows < shape.rows:
             _, step, batch = self._compile(shape, rows)
-        state = zeros_like(self._abstract_state(shape.phase, rows))
+        size = rows if rows < shape.rows else shape.phase.batch_size
+        state = zeros_like(self._abstract_state(shape.phase, size))
         seconds = []
         for _ in range(self._steps + 1):
             started = time.perf_counter()
@@ -172,6 +173,9 @@ class Workbench:
         by_memory = shape.rows * (free - found.state) / max(1, found.peak - found.state)
         by_time = shape.rows * _MAX_SECONDS / expected
         rows = max(0, int(min(by_memory / 2, by_time, shape.rows))) // fewest * fewest
+        most = self._run.config.num_microbatches(shape.phase.batch_size)
+        _, of_part = sharding.even_parts(self._run.mesh, shape.rows, most)
+        rows = rows // of_part * of_part or rows  # whole microbatches
         return rows or (fewest if by_memory > fewest else 0)
 
     def _abstract_state(self, phase: Phase, rows: int) -> Any:
@@ -182,15 +186,17 @@ class Workbench:
 def compile_evaluation(run: Run, phase: Phase) -> Evaluated:
     """Compiles the evaluation for each batch length of a phase."""
     task, size = run.task_at(phase, evaluate=True), evaluation_batch_size(run.config, phase)
-    step, key = jitted_eval_step(task, run.mesh), run.key("eval_masking")
+    parts = run.config.num_microbatches(size)
+    step, key = jitted_eval_step(task, run.mesh, parts), run.key("eval_masking")
     params = abstract_params(run.task_at(phase), run.mesh)
-    carry = init_carry(task, run.mesh, size)
+    padded = sharding.padded_rows(run.mesh, size, parts)
+    carry = init_carry(task, run.mesh, padded)
     splits = run.evaluation_rows(phase)
     every = (batch for rows in splits for batch in rows.evaluation_batches(size))
     process, peak, seconds = used_memory(), 0, 0.0
     for batch in {batch.length: batch for batch in every}.values():
-        local = batch.read(*sharding.local_rows(run.mesh, size))
-        on_device = run.put_batch(local, size)
+        local = batch.read(*sharding.local_rows(run.mesh, padded))
+        on_device = run.put_batch(local, padded)
         started = time.perf_counter()
         compiled = step.lower(params, on_device, key, 0, carry).compile()
         seconds += time.perf_counter() - started
