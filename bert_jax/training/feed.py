@@ -67,6 +67,19 @@ def shapes(run: Run, phase: Phase) -> list[Shape]:
     return found
 
 
+def padding_share(run: Run) -> float:
+    """Returns the rows of padding that devices and microbatches need, as a share of all rows.
+
+    It is 0 for a run that is evaluated only.
+    """
+    phases = [phase for phase in run.phases if phase.last_step > phase.first_step]
+    if not run.training or not phases:
+        return 0.0
+    found = [shape for phase in phases for shape in shapes(run, phase)]
+    rows = sum(shape.steps * shape.rows for shape in found)
+    return 1 - sum(shape.steps * shape.own_rows for shape in found) / rows
+
+
 def _shares(rows: Rows, phase: Phase) -> dict[tuple[int, int], tuple[int, float]]:
     """Returns (rows, length) of batches -> number of such a batch, and their share of all."""
     if not (isinstance(rows, LabelledRows) and isinstance(rows.loader, BucketedLoader)):

@@ -48,7 +48,7 @@ def compute_gradient(
       num_microbatches: number of parts that the batch is split into.
     """
     masking_key = jax.random.fold_in(keys["masking"], state.step)
-    rows = len(batch["input_ids"])
+    rows = num_rows(batch)
     batch = task.transform(masking_key, batch, state.step / steps)
     batch = {**batch, "carry": with_rows(state.carry, rows)}
     rngs = {"dropout": jax.random.fold_in(keys["dropout"], state.step)}
@@ -166,6 +166,11 @@ def _denominators(
     for other in others:  # comparisons are blind for NaN
         found = {name: jnp.where(x == other[name], x, jnp.nan) for name, x in found.items()}
     return found
+
+
+def num_rows(batch: Batch) -> int:
+    """Returns the rows of a batch, the first dimension of all its arrays."""
+    return len(jax.tree.leaves(batch)[0])
 
 
 def split(batch: Any, num_microbatches: int) -> Any:

@@ -25,7 +25,7 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
 from bert_jax.training.carry import carry_of
-from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient, merge, split
+from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient, merge, num_rows, split
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
 
@@ -298,7 +298,7 @@ def make_train_step(
         batch_size=batch_size,
         steps=run.steps,
         warmup_steps=warmup_steps,
-        most_microbatches=config.num_microbatches(batch_size),
+        max_microbatches=config.num_microbatches(batch_size),
         log_every=log_every,
         nonfinite_limit=config.nonfinite_limit if config.nonfinite == "skip" else 0,
         in_two=not config.has_corpus,
@@ -315,7 +315,7 @@ def _jit_train_step(
     batch_size: int,
     steps: int,
     warmup_steps: int,
-    most_microbatches: int,
+    max_microbatches: int,
     log_every: int,
     nonfinite_limit: int,
     in_two: bool,
@@ -327,10 +327,10 @@ def _jit_train_step(
     of_batch = {"task": task, "steps": steps}
     of_optimizer = {"tx": tx, "log_every": log_every, "nonfinite_limit": nonfinite_limit}
     if not in_two:
-        whole = in_microbatches(mesh, most_microbatches, train_step)
+        whole = in_microbatches(mesh, max_microbatches, train_step)
         whole = functools.partial(whole, **of_batch | of_optimizer)
         return TrainStep(jax.jit(whole, out_shardings=(where, replicated), donate_argnums=0))
-    gradient = in_microbatches(mesh, most_microbatches, compute_gradient)
+    gradient = in_microbatches(mesh, max_microbatches, compute_gradient)
     gradient = functools.partial(gradient, **of_batch)
     update = functools.partial(apply_gradient, steps=steps, **of_optimizer)
     return TrainStep(
@@ -350,7 +350,7 @@ def in_microbatches(mesh: Mesh, most: int, step: Callable[..., Any]) -> Callable
 
     @functools.wraps(step)
     def with_number(state, batch, *args, **kwargs):
-        count, _ = sharding.even_parts(mesh, len(batch["input_ids"]), most)
+        count, _ = sharding.even_parts(mesh, num_rows(batch), most)
         return step(state, batch, *args, num_microbatches=count, **kwargs)
 
     return sharding.on_mesh(mesh, with_number)

@@ -1,6 +1,7 @@
 """The mesh, the PartitionSpecs of parameters against their golden file, and every error."""
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import re
@@ -22,7 +23,7 @@ from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import SpanTask
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.training.state import abstract_params, abstract_state, parameter_rules
-from tests.tiny import SIZES, make_model, make_task
+from tests.tiny import SIZES, make_mesh, make_model, make_task
 
 NEXT_TOKEN = ("left_to_right", "gpt")
 
@@ -165,11 +166,25 @@ def test_only_one_axis_takes_the_remaining_devices():
         sharding.make_mesh(data=-1, fsdp=2, tensor=-1)
 
 
-def test_a_batch_must_be_divisible(mesh):
-    sharding.check_batch_size(mesh, "global_batch_size", 8)
-    message = r"global_batch_size=6 is not divisible by 4 \(data=2 x fsdp=2\)\."
-    with pytest.raises(ValueError, match=message):
-        sharding.check_batch_size(mesh, "global_batch_size", 6)
+@pytest.mark.parametrize(
+    "rows, parts, expected",
+    [(8, 1, (1, 8)), (6, 1, (1, 8)), (32, 4, (4, 8)), (33, 4, (3, 12)), (8, 8, (2, 4))],
+)
+def test_parts_of_a_batch_are_equal_and_can_be_split(rows, parts, expected, mesh):
+    """No smaller parts of a multiple of 4 rows are enough."""
+    assert sharding.split_rows(mesh, rows, parts) == expected
+
+
+def test_parts_of_any_batch_have_little_padding_and_are_those_of_the_padded_batch():
+    for shards in (1, 2, 8):
+        mesh = make_mesh(shards)
+        for rows, parts in itertools.product(range(1, 70), range(1, 9)):
+            count, of_part = sharding.split_rows(mesh, rows, parts)
+            assert of_part % shards == 0 and count <= parts
+            assert rows <= count * of_part < rows + of_part
+            assert count == 1 or (of_part - shards) * parts < rows
+            assert sharding.padded_rows(mesh, rows, parts) == count * of_part
+            assert sharding.split_rows(mesh, count * of_part, parts) == (count, of_part)
 
 
 @pytest.mark.parametrize(

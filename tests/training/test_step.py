@@ -51,7 +51,7 @@ def make_step(shape=(1, 1, 1), in_two=False, task=TASK, nonfinite_limit=1) -> Tr
         batch_size=ROWS,
         steps=STEPS,
         warmup_steps=WARMUP,
-        num_microbatches=2,
+        max_microbatches=2,
         log_every=2,
         nonfinite_limit=nonfinite_limit,
         in_two=in_two,

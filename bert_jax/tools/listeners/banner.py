@@ -9,12 +9,14 @@ from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
 from bert_jax.data.labelled.labelled_rows import LabelledRows
+from bert_jax.devices import sharding
 from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import TaskData
+from bert_jax.training.feed import padding_share
 from bert_jax.training.run import Run
 
 # Of a field.
@@ -104,6 +106,14 @@ def _batches(
     if config.data.batch_by == "tokens":
         rows = f"the tokens of {rows} of mean length"
     return f"batches    {rows}, padded to {named} tokens: one compilation each"
+
+
+def describe_padding(run: Run) -> Iterator[str]:
+    """Yields a line if batches have rows of padding that the devices and microbatches need."""
+    if share := padding_share(run):
+        size, shards = run.config.microbatch_size, sharding.batch_shards(run.mesh)
+        parts = f"microbatches of at most {size} rows" if size else "the rows of a step"
+        yield f"padding    {share:.1%} of all rows: {shards} devices share {parts} evenly"
 
 
 def describe_head(data: TaskData) -> Iterator[str]:

@@ -11,7 +11,7 @@ from bert_jax.config.durations import duration
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
-from bert_jax.tools.listeners.banner import banner, describe_rows
+from bert_jax.tools.listeners.banner import banner, describe_padding, describe_rows
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.metrics import GENERAL, read_first_evaluation
 from bert_jax.training.run import Run
@@ -49,7 +49,7 @@ class Terminal(Listener):
         self.line(f"devices    {describe_devices(run.mesh)}")
         if kept := compilation_cache.describe():
             self.line(f"compiled   {kept}")
-        for text in banner(run):
+        for text in (*describe_padding(run), *banner(run)):
             self.line(text)
 
     def started(self, run: Run, state: TrainState) -> None:

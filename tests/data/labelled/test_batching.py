@@ -31,12 +31,15 @@ def epochs_of(loader, count):
 
 
 @pytest.mark.parametrize(
-    "num_rows, batch_size, even_tokens",
-    [(1, 4, 0), (7, 8, 0), (1003, 8, 0), (1003, 1, 0), (1, 16, 1), (1003, 16, 1), (1003, 16, 4)],
+    "num_rows, batch_size, by_tokens",
+    [
+        *[(1, 4, False), (7, 8, False), (1003, 8, False), (1003, 1, False)],
+        *[(1, 16, True), (1003, 16, True)],
+    ],
 )
-def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, even_tokens):
+def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, by_tokens):
     lengths = some_lengths(num_rows)
-    loader = BucketedLoader(lengths, batch_size, 3, BUCKETS, even_tokens)
+    loader = BucketedLoader(lengths, batch_size, 3, BUCKETS, by_tokens)
     epochs = list(epochs_of(loader, 3))
     assert all(sorted(rows) == list(range(num_rows)) for rows in epochs)
     assert num_rows < 10 or epochs[0] != epochs[1] != epochs[2]
@@ -45,12 +48,11 @@ def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, even_token
         rows, length = loader.batch(number)
         # The shortest bucket that all of the batch fit in.
         assert length == min(n for n in BUCKETS if n >= lengths[rows[rows >= 0]].max())
-        if even_tokens:  # no other multiple is nearer
-            assert len(rows) % even_tokens == 0
-            assert abs(len(rows) * length - wanted) <= even_tokens * length / 2
+        if by_tokens:  # no other number of rows is nearer
+            assert abs(len(rows) * length - wanted) <= length / 2
         else:
             assert rows.shape == (batch_size,) and rows.dtype == np.int64
-    if not even_tokens:
+    if not by_tokens:
         assert loader.batches_per_epoch == -(-num_rows // batch_size)
     elif num_rows > 10:  # about the number of steps with 16 rows each
         assert abs(loader.batches_per_epoch / (num_rows / 16) - 1) < 0.1
@@ -58,14 +60,14 @@ def test_every_row_comes_once_an_epoch_and_fits(num_rows, batch_size, even_token
 
 def test_packed_rows_are_full_and_have_every_example_once_an_epoch():
     lengths = np.random.default_rng(0).integers(3, 40, 1000)
-    loader, again = (PackedLoader(lengths, 16, 1, 128, max_examples=16, multiple=4) for _ in "ab")
-    assert loader.fill > 0.97 and loader.rows == 4
+    loader, again = (PackedLoader(lengths, 16, 1, 128, max_examples=16) for _ in "ab")
+    assert loader.fill > 0.97 and loader.rows == 3  # 16 examples of 20.9 tokens in rows of 128
     epochs = list(epochs_of(loader, 2))
     assert all(sorted(rows) == list(range(1000)) for rows in epochs)
     assert epochs[0] != epochs[1]
     for number in range(loader.batches_per_epoch):
         rows, length = loader.batch(number)
-        assert rows.shape == (4, 16) and length == 128
+        assert rows.shape == (3, 16) and length == 128
         assert np.where(rows >= 0, lengths[rows], 0).sum(axis=1).max() <= 128
         assert not ((rows[:, :-1] < 0) & (rows[:, 1:] >= 0)).any()  # absent ones come last
     np.testing.assert_array_equal(again.batch(17)[0], loader.batch(17)[0])
@@ -125,10 +127,12 @@ def test_chosen_lengths_have_the_least_padding_of_all_lengths(seed, most):
     assert choose_lengths(rng.permutation(lengths), most) == chosen
 
 
-@pytest.mark.parametrize("num_rows, even_tokens", [(1, 0), (10, 0), (1003, 0), (1003, 2)])
-def test_a_loader_knows_the_lengths_of_its_batches(num_rows, even_tokens):
+@pytest.mark.parametrize(
+    "num_rows, by_tokens", [(1, False), (10, False), (1003, False), (1003, True)]
+)
+def test_a_loader_knows_the_lengths_of_its_batches(num_rows, by_tokens):
     buckets = (16, 30, 40, 60, 64, 128)  # of which rows of at most 64 need no 128
-    loader = BucketedLoader(some_lengths(num_rows), 8, 3, buckets, even_tokens)
+    loader = BucketedLoader(some_lengths(num_rows), 8, 3, buckets, by_tokens)
     found = {loader.batch(number)[1] for number in range(loader.batches_per_epoch)}
     assert loader.lengths == tuple(sorted(found))
 

@@ -29,10 +29,10 @@ def labelled() -> LabelledRows:
     )
 
 
-@pytest.mark.parametrize("even_tokens", [0, 4])
-def test_training_batches_are_those_of_the_loader(even_tokens, labelled):
-    rows: Rows = labelled.for_training(12, 3, even_tokens)
-    loader = BucketedLoader(labelled.rows.lengths, 12, 3, PAD_LENGTHS, even_tokens)
+@pytest.mark.parametrize("by_tokens", [False, True])
+def test_training_batches_are_those_of_the_loader_and_then_padding(by_tokens, labelled):
+    rows: Rows = labelled.for_training(12, 3, by_tokens)
+    loader = BucketedLoader(labelled.rows.lengths, 12, 3, PAD_LENGTHS, by_tokens)
     assert rows.rows_per_epoch == 12 * loader.batches_per_epoch
     for number in (0, 5, loader.batches_per_epoch, 100):
         row_numbers, length = loader.batch(number)
@@ -40,6 +40,11 @@ def test_training_batches_are_those_of_the_loader(even_tokens, labelled):
         np.testing.assert_equal(
             rows.batch(number, 1, 4), labelled.rows.take(row_numbers[1:4], length)
         )
+        size = len(row_numbers)
+        padded = rows.batch(number, size - 1, size + 3)
+        missing = np.array([row_numbers[-1], -1, -1, -1])
+        np.testing.assert_equal(padded, labelled.rows.take(missing, length))
+        assert not padded["weights"][1:].any() and not padded["example_ids"][1:].any()
 
 
 def test_an_evaluation_reads_parts_of_batches(labelled):
@@ -48,6 +53,8 @@ def test_an_evaluation_reads_parts_of_batches(labelled):
     for batch, (row_numbers, length) in zip(batches, expected, strict=True):
         assert batch.row_numbers.tolist() == row_numbers.tolist() and batch.length == length
         np.testing.assert_equal(batch.read(4, 8), labelled.rows.take(row_numbers[4:8], length))
+        last = labelled.rows.take(np.array([row_numbers[15], -1, -1]), length)
+        np.testing.assert_equal(batch.read(15, 18), last)
 
 
 def test_rows_that_are_only_evaluated_have_no_training_batches(labelled):

@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax.config.store import parse
 from bert_jax.data.labelled.batching import PackedLoader
-from bert_jax.tools.listeners.banner import banner
+from bert_jax.tools.listeners.banner import banner, describe_padding
 from bert_jax.training import metrics
 from bert_jax.training.open import open_run
 from bert_jax.training.state import TrainState, init_params
@@ -128,8 +128,9 @@ def test_a_packed_run_learns_on_a_mesh(make_config, tmp_path):
         "checkpoint.every": "0",
     }
     result = train(make_config("tagging", changes), str(tmp_path / "whole"))
-    *_, batches = banner(result.run)
-    assert not result.stopped_by and "8 rows of 32 tokens with about 8 examples" in batches
+    (padding,), (*_, batches) = describe_padding(result.run), banner(result.run)
+    assert not result.stopped_by and "3 rows of 32 tokens with about 8 examples" in batches
+    assert padding == "padding    62.5% of all rows: 8 devices share the rows of a step evenly"
     *_, last = metrics.read_metrics(str(tmp_path / "whole"))
     assert last["split"] == "validation" and last["f1"] > 0.8
 
