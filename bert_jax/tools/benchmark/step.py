@@ -34,7 +34,6 @@ from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tools.benchmark import profile
 from bert_jax.tools.benchmark.side_by_side import (
     OURS,
     THEIRS,
@@ -169,15 +168,26 @@ def build(config: RunConfig, batch: dict[str, np.ndarray]) -> Callable[[], dict[
     return lambda: {"seconds": time_steps(step, wait), **properties}
 
 
-def run_profile(configs: Mapping[str, Sequence[RunConfig]], length: int, batch_size: int) -> None:
-    """Prints where the time of our step goes, for each configuration; see `run`."""
+def run_profile(
+    configs: Mapping[str, Sequence[RunConfig]],
+    length: int,
+    batch_size: int,
+    profile: Callable[..., tuple[str, Mapping[str, Sequence[str]]]],
+) -> None:
+    """Prints where the time of our step goes, for each configuration.
+
+    Args:
+      configs, length, batch_size: see `run`.
+      profile: `step_profile.profile` of tools/compile, which reads compiled programs.
+    """
     print(describe_machine())
     for model, of_model in configs.items():
         batch = make_batch(batch_size or BATCH_SIZES[model], length)
         for config in of_model:
             print(f"\nBERT-{model}, batch {len(batch['input_ids'])} x {length}, {config.dtype}")
-            for line in profile.profile(*_own_step(config, batch), config.dtype):
-                print(line, flush=True)
+            head, rows = profile(*_own_step(config, batch), config.dtype)
+            print(head)
+            print("\n".join(table(("ms", "share", "floor, ms", "x floor"), rows)), flush=True)
 
 
 def _task(config: RunConfig, batch: Mapping[str, np.ndarray]) -> Pretraining:

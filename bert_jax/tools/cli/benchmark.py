@@ -52,7 +52,9 @@ def step(flags: argparse.Namespace) -> None:
         model: [config_of(model, dtype) for dtype in dtypes] for model in flags.models.split(",")
     }
     if flags.profile:
-        run_profile(configs, flags.length, flags.batch_size)
+        from bert_jax.tools.compile.step_profile import profile
+
+        run_profile(configs, flags.length, flags.batch_size, profile)
     else:
         run(configs, flags.length, flags.batch_size, flags.rounds, flags.compile)
 

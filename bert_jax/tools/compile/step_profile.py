@@ -17,13 +17,12 @@ import re
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.tools.benchmark.side_by_side import table
 from bert_jax.tools.compile.hlo import moved
 from bert_jax.tools.compile.instructions import Computations, Instruction, parse
 
@@ -170,53 +169,46 @@ def read_trace(path: str) -> Iterator[tuple[str, float]]:
                     yield str(name), event.duration_ns / 1e9
 
 
-def lines(
-    events: list[tuple[str, float]],
-    of_program: Mapping[str, Operation],
-    speeds: Speeds,
-    whole: float,
-) -> Iterator[str]:
-    """Yields the table of parts, the slowest first.
+def rows_of_parts(
+    events: Iterable[tuple[str, float]], of_program: Mapping[str, Operation], speeds: Speeds
+) -> dict[str, tuple[str, ...]]:
+    """Returns the cells of each part, the slowest first: ms, share, floor in ms, times the floor.
 
     Args:
       events: (operation, seconds) of all traced steps.
       of_program: the program's operations.
       speeds: limits of the device.
-      whole: seconds of a step, measured without a trace.
     """
-    times: collections.Counter[str] = collections.Counter()
-    floors: collections.Counter[str] = collections.Counter()
+    times: dict[str, float] = collections.defaultdict(float)
+    floors: dict[str, float] = collections.defaultdict(float)
     for name, seconds in events:
         if (operation := of_program.get(name)) is not None:
-            times[operation.part] += seconds / _STEPS  # pyright: ignore[reportArgumentType]
-            floors[operation.part] += operation.floor(speeds) / _STEPS  # pyright: ignore[reportArgumentType]
-    rows = {part: (times[part], floors[part]) for part, _ in times.most_common()}
-    rows["all parts"] = sum(times.values()), sum(floors.values())
-    yield (
-        f"a step takes {whole * 1e3:.1f} ms; products {speeds.product / 1e9:,.0f} GFLOP/s, a copy"
-        f" {speeds.copy / 1e9:.1f} GB/s"
-    )
-    cells = {
+            times[operation.part] += seconds / _STEPS
+            floors[operation.part] += operation.floor(speeds) / _STEPS
+    whole = sum(times.values())
+    order = sorted(times, key=lambda part: -times[part])
+    parts = {part: (times[part], floors[part]) for part in order}
+    parts["all parts"] = whole, sum(floors.values())
+    return {
         part: (
             f"{seconds * 1e3:.1f}",
-            f"{seconds / sum(times.values()):.0%}",
+            f"{seconds / whole:.0%}",
             f"{floor * 1e3:.1f}",
             f"{seconds / floor:.2f}" if floor else "",
         )
-        for part, (seconds, floor) in rows.items()
+        for part, (seconds, floor) in parts.items()
     }
-    yield from table(("ms", "share", "floor, ms", "x floor"), cells)
 
 
 def profile(
-    step: Callable[[], None], wait: Callable[[], None], compiled: Any, dtype: str
-) -> Iterator[str]:
-    """Yields the lines about a program that runs in each step.
+    step: Callable[[], None], wait: Callable[[], None], compiled: jax.stages.Compiled, dtype: str
+) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """Returns a line about a step and the device, and `rows_of_parts`.
 
     Args:
       step: starts a step.
       wait: waits for the device.
-      compiled: the program, `jax.stages.Compiled`.
+      compiled: the program that runs in each step.
       dtype: the model's, which decides the fastest product.
     """
     times = []
@@ -225,7 +217,9 @@ def profile(
         step()
         wait()
         times.append(time.perf_counter() - start)
-    whole = statistics.median(times[1:])
-    yield from lines(
-        trace(step, wait), operations(compiled.as_text()), measure_speeds(dtype), whole
+    speeds = measure_speeds(dtype)
+    head = (
+        f"a step takes {statistics.median(times[1:]) * 1e3:.1f} ms; the fastest product"
+        f" {speeds.product / 1e9:,.0f} GFLOP/s, a copy {speeds.copy / 1e9:.1f} GB/s"
     )
+    return head, rows_of_parts(trace(step, wait), operations(compiled.as_text()), speeds)
