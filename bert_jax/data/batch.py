@@ -108,7 +108,7 @@ class EvaluationBatch:
     take: Callable[[np.ndarray], Batch]
 
     def read(self, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of the batch (`take_rows`); each process reads only its own."""
+        """Returns rows [start, stop) of the batch (`take_rows`); a process reads only its own."""
         return self.take(take_rows(self.row_numbers, start, stop))
 
 

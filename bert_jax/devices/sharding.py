@@ -232,7 +232,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def rows_sharding(mesh: Mesh, rows: int) -> NamedSharding:
-    """Returns the sharding of arrays [rows, ...]: every device holds what cannot be split evenly."""
+    """Returns the sharding of arrays [rows, ...]; devices hold all of what they cannot share."""
     return replicated(mesh) if rows % batch_shards(mesh) else batch_sharding(mesh)
 
 

@@ -339,18 +339,18 @@ def _jit_train_step(
     )
 
 
-def in_microbatches(mesh: Mesh, most: int, step: Callable[..., Any]) -> Callable[..., Any]:
+def in_microbatches(mesh: Mesh, count: int, step: Callable[..., Any]) -> Callable[..., Any]:
     """Returns a step whose `num_microbatches` follows from the rows of its batch.
 
     Args:
       mesh: the devices, which share the rows of each microbatch evenly.
-      most: maximum number of microbatches.
+      count: maximum number of microbatches.
       step: function of (parameters or state, batch, ...) with the argument `num_microbatches`.
     """
 
     @functools.wraps(step)
     def with_number(state, batch, *args, **kwargs):
-        count, _ = sharding.even_parts(mesh, num_rows(batch), most)
-        return step(state, batch, *args, num_microbatches=count, **kwargs)
+        parts, _ = sharding.even_parts(mesh, num_rows(batch), count)
+        return step(state, batch, *args, num_microbatches=parts, **kwargs)
 
     return sharding.on_mesh(mesh, with_number)

@@ -172,19 +172,19 @@ def test_only_one_axis_takes_the_remaining_devices():
 )
 def test_parts_of_a_batch_are_equal_and_can_be_split(rows, parts, expected, mesh):
     """No smaller parts of a multiple of 4 rows are enough."""
-    assert sharding.split_rows(mesh, rows, parts) == expected
+    assert sharding.even_parts(mesh, rows, parts) == expected
 
 
 def test_parts_of_any_batch_have_little_padding_and_are_those_of_the_padded_batch():
     for shards in (1, 2, 8):
         mesh = make_mesh(shards)
         for rows, parts in itertools.product(range(1, 70), range(1, 9)):
-            count, of_part = sharding.split_rows(mesh, rows, parts)
+            count, of_part = sharding.even_parts(mesh, rows, parts)
             assert of_part % shards == 0 and count <= parts
             assert rows <= count * of_part < rows + of_part
             assert count == 1 or (of_part - shards) * parts < rows
             assert sharding.padded_rows(mesh, rows, parts) == count * of_part
-            assert sharding.split_rows(mesh, count * of_part, parts) == (count, of_part)
+            assert sharding.even_parts(mesh, count * of_part, parts) == (count, of_part)
 
 
 @pytest.mark.parametrize(

@@ -61,9 +61,7 @@ class LabelledRows:
         """int[rows of an epoch], in tokens."""
         return self.sampler.lengths if self.sampler else self.rows.lengths
 
-    def for_training(
-        self, batch_size: int, seed: int, by_tokens: bool = False
-    ) -> "LabelledRows":
+    def for_training(self, batch_size: int, seed: int, by_tokens: bool = False) -> "LabelledRows":
         """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
 
         Raises:
@@ -73,9 +71,7 @@ class LabelledRows:
         loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, by_tokens)
         return dataclasses.replace(self, loader=loader)
 
-    def for_packed_training(
-        self, batch_size: int, seed: int, max_examples: int
-    ) -> "LabelledRows":
+    def for_packed_training(self, batch_size: int, seed: int, max_examples: int) -> "LabelledRows":
         """Returns the same rows, packed into rows of the longest of `pad_lengths`.
 
         See `PackedLoader` for the arguments and errors.
@@ -131,7 +127,6 @@ class LabelledRows:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
         for numbers, length in evaluation_batches(self.rows.lengths, batch_size, self.pad_lengths):
-
             take = functools.partial(self.rows.take, length=length)
             yield EvaluationBatch(numbers, length, take)
 

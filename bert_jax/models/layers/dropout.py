@@ -14,7 +14,7 @@ import numpy as np
 
 # Odd constants with which `hashed_bits` multiplies: the golden ratio, two of hash functions that
 # T. Mueller and C. Wellons searched, and one of A. Appleby's.
-_FACTORS = np.uint32([0x9E3779B9, 0x21F0AAAD, 0x735A2D97, 0x85EBCA6B]).view(np.int32)
+_FACTORS = np.array([0x9E3779B9, 0x21F0AAAD, 0x735A2D97, 0x85EBCA6B], np.uint32).view(np.int32)
 _PARTS = 4  # of a mask; 2 and 8 take the same time
 
 

@@ -222,4 +222,4 @@ def profile(
         f"a step takes {statistics.median(times[1:]) * 1e3:.1f} ms; the fastest product"
         f" {speeds.product / 1e9:,.0f} GFLOP/s, a copy {speeds.copy / 1e9:.1f} GB/s"
     )
-    return head, rows_of_parts(trace(step, wait), operations(compiled.as_text()), speeds)
+    return head, rows_of_parts(trace(step, wait), operations(str(compiled.as_text())), speeds)

@@ -89,7 +89,7 @@ def build(
     def compute(texts: list[str], batch_tokens: int) -> list[Any]:
         values: list[Any] = [None] * len(texts)
         for numbers, batch in batches(tokenizer, texts, max_length, batch_tokens):
-            (rows,) = session.run(None, {name: batch[name] for name in INPUTS})
+            rows: Any = session.run(None, {name: batch[name] for name in INPUTS})[0]
             for number, row in zip(numbers, rows, strict=True):
                 values[number] = row
         return values
