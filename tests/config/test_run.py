@@ -60,10 +60,6 @@ from bert_jax.config.store import parse
             "config.phases has a sequence length of 1024, above",
         ),
         ({"phases": ((4, 1.0),)}, "config.phases=((4, 1.0),) has a sequence length below 8"),
-        (
-            {"microbatch_size": 100},
-            "config.microbatch_size=100 does not divide the global batch size 256.",
-        ),
         ({"data.mode": "live"}, "data.mode='live' must be one of dynamic, static."),
         ({"data.segments": "lines"}, "data.segments='lines' must be one of pairs, full_sentences,"),
         (

@@ -139,7 +139,6 @@ def assert_refused(
             },
             r"head\.label_smoothing=0\.1 cannot be used: this task has no classes",
         ),
-        ("classification", {"global_batch_size": 4}, "global_batch_size=4 is not divisible by 8"),
     ],
 )
 def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, changes, message):

@@ -42,7 +42,7 @@ def test_each_phase_with_steps_has_a_step_and_an_evaluation(make_plan):
         ("step", 8, 32),
         ("evaluation", 8, 32),
     ]
-    assert [p.microbatches for p in programs(run, 4)] == [4, 1, 2, 1]
+    assert [p.microbatches for p in programs(run, 4)] == [4, 4, 2, 2]
     assert run.config.microbatch_size == 0
 
 
