@@ -47,9 +47,8 @@ class Dropout(nn.Module):
 
         def draw(key: jax.Array) -> jax.Array:
             if self.prng_impl == "mulxor":
-                return _of_part(hashed_bits, key, shape) >= jnp.int32(dropped - 2**31)
-            draw_bits = functools.partial(random_bits, prng_impl=self.prng_impl)
-            return _of_part(draw_bits, key, shape) >= jnp.uint32(dropped)
+                return hashed_bits(key, shape) >= jnp.int32(dropped - 2**31)
+            return _bits_of_part(key, shape, self.prng_impl) >= jnp.uint32(dropped)
 
         kept = jax.lax.platform_dependent(
             self.make_rng("dropout"),
@@ -84,6 +83,24 @@ def _draw_in_parts(
     return jax.lax.fori_loop(0, parts, fill, jnp.zeros(shape, bool))
 
 
+def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+    """int32[shape] of random bits, of which the higher ones are good: a hash of the last axis.
+
+    Each row along the last axis draws four words with threefry4x32; its values are hashes of their
+    positions, by multiplications, additions and xors with these words. XLA for GPUs fuses these
+    operations into each use of a mask, so that no mask goes through memory: also into its kernels
+    for normalisation, unlike shifts of unsigned numbers (jaxlib 0.10.2). The same on all backends
+    and meshes.
+    """
+    words = _bits_of_part(key, (shape[0], 4, *shape[1:-1], 1), "threefry4x32")
+    words = jnp.moveaxis(jax.lax.bitcast_convert_type(words, jnp.int32), 1, 0)
+    bits = jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) + words[0]
+    bits = bits * _FACTORS[0]
+    for word, factor in zip(words[1:], _FACTORS[1:], strict=True):
+        bits = (bits ^ word) * factor
+    return bits
+
+
 @dataclasses.dataclass(frozen=True)
 class _Part:
     """Rows `number`, `number` + `count`, ... of a batch, `rows` of them."""
@@ -114,39 +131,19 @@ def part_of_batch(number: jax.Array | int, count: int, rows: int) -> Iterator[No
         _part.reset(token)
 
 
-def _of_part(
-    draw: Callable[[jax.Array, tuple[int, ...]], jax.Array], key: jax.Array, shape: tuple[int, ...]
-) -> jax.Array:
-    """Returns the bits, draw(key, shape), of the part of a batch that is traced.
+def _bits_of_part(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:
+    """Returns the `random_bits` of the part of a batch that is traced.
 
     They are chosen from those of the whole batch. XLA computes only what is chosen, since each is a
     function of its place; "rbg" is one operation that computes all.
     """
     part = _part.get()
     if part is None:
-        return draw(key, shape)
+        return random_bits(key, shape, prng_impl)
     # A row may have several sequences, such as choices, one after the other.
     whole = part.rows, part.count, shape[0] // part.rows, *shape[1:]
-    bits = draw(key, whole)
+    bits = random_bits(key, whole, prng_impl)
     return jax.lax.dynamic_index_in_dim(bits, part.number, 1, keepdims=False).reshape(shape)
-
-
-def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """int32[shape] of random bits, of which the higher ones are good: a hash of the last axis.
-
-    Each row along the last axis draws four words with threefry4x32; its values are hashes of their
-    positions, by multiplications, additions and xors with these words. XLA for GPUs fuses these
-    operations into each use of a mask, so that no mask goes through memory: also into its kernels
-    for normalisation, unlike shifts of unsigned numbers (jaxlib 0.10.2). The same on all backends
-    and meshes.
-    """
-    words = random_bits(key, (4, *shape[:-1], 1), "threefry4x32")
-    words = jax.lax.bitcast_convert_type(words, jnp.int32)
-    bits = jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1) + words[0]
-    bits = bits * _FACTORS[0]
-    for word, factor in zip(words[1:], _FACTORS[1:], strict=True):
-        bits = (bits ^ word) * factor
-    return bits
 
 
 def random_bits(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:
