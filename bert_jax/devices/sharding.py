@@ -164,7 +164,7 @@ def even_parts(mesh: Mesh, rows: int, parts: int) -> tuple[int, int]:
 
 
 def padded_rows(mesh: Mesh, rows: int, parts: int = 1) -> int:
-    """Returns the rows of a batch as it is computed (`split_rows`), with those of padding."""
+    """Returns the rows of a batch as it is computed (`even_parts`), with those of padding."""
     return math.prod(even_parts(mesh, rows, parts))
 
 

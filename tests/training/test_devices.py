@@ -11,11 +11,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.store import parse
-from bert_jax.data.labelled.labelled_rows import LabelledRows
-from bert_jax.devices import sharding
 from bert_jax.training import open as opening
-from bert_jax.training.feed import host_batch, shapes
-from bert_jax.training.multitask import train_tasks
 from bert_jax.training.train import train
 from configs import elmo, left_to_right
 from configs import tiny as tiny_bert
