@@ -59,6 +59,8 @@ LABELLED = {
         {"data.text_a": "sentence1", "data.text_b": "sentence2", "data.label": ""},
     ),
 }
+# Of tasks that others stand for.
+VARIANTS = ("crf", "multi_label", "regression", "head_losses", "embedding_pairs")
 PRETRAINING = {
     "pretraining": (tiny_bert, {"data.max_examples_per_row": 3}),
     "causal_lm": (left_to_right, {}),
@@ -114,7 +116,13 @@ def assert_same(workdir, other):
         np.testing.assert_allclose(arrays[path], array, rtol=1e-3, atol=1e-5, err_msg=path)
 
 
-@pytest.mark.parametrize("name", [*LABELLED, *PRETRAINING])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name in VARIANTS else ())
+        for name in (*LABELLED, *PRETRAINING)
+    ],
+)
 def test_devices_and_microbatches_change_nothing(name, make_config, tmp_path):
     config = make_config(name)
     with devices(1):
