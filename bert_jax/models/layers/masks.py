@@ -40,7 +40,9 @@ def make_mask(
     max_examples: int = 0,
 ) -> AttentionMask:
     """Returns the attention mask of whole rows; see `can_attend` and `attention_bias`."""
-    if pattern == "window" and window >= example_ids.shape[1] - 1:
+    length = example_ids.shape[1]
+    # A program that is exported for rows of any length keeps its window.
+    if pattern == "window" and isinstance(length, int) and window >= length - 1:
         pattern = "bidirectional"
     bias = attention_bias(can_attend(example_ids, position_ids, pattern, window), mask_value)
     lengths = None
