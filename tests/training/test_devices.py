@@ -60,7 +60,7 @@ LABELLED = {
     ),
 }
 # Of tasks that others stand for.
-VARIANTS = ("crf", "multi_label", "regression", "head_losses", "embedding_pairs")
+VARIANTS = ("crf", "multi_label", "regression", "windows", "head_losses", "embedding_pairs")
 PRETRAINING = {
     "pretraining": (tiny_bert, {"data.max_examples_per_row": 3}),
     "causal_lm": (left_to_right, {}),
