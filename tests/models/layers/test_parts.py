@@ -63,7 +63,7 @@ KEY = jax.random.key(5, impl="threefry2x32")
 
 
 def test_hashed_bits_are_products_and_xors_of_the_position_and_the_words_of_a_row():
-    words = np.asarray(random_bits(KEY, (4, 3, 6, 1), "threefry4x32"))
+    words = np.asarray(random_bits(KEY, (3, 4, 6, 1), "threefry4x32")).swapaxes(0, 1)
     bits = np.arange(500, dtype=np.uint32) + words[0]
     bits = bits * np.uint32(0x9E3779B9)
     for word, factor in zip(words[1:], (0x21F0AAAD, 0x735A2D97, 0x85EBCA6B), strict=True):
