@@ -175,7 +175,7 @@ def test_good_files_have_no_warning(name, look):
     findings = look(name)
     assert bad(findings) == []
     found(findings, "ok", "No example of eval")
-    assert {group for group, _ in findings} == {"data", "run"}
+    assert {group for group, _ in findings} == {"settings", "data", "run"}
 
 
 def test_files_with_one_label(look, files, texts):
