@@ -44,14 +44,28 @@ def run(flags: argparse.Namespace) -> None:
     config = read_config(flags)
     if flags.topology:
         os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
-    from bert_jax.tools.compile import describe, target
-    from bert_jax.tools.compile.advice import advise
+    from bert_jax.tools.compile import target
 
     def show(*lines: str) -> None:
         if not flags.json:
             print(*lines, sep="\n", flush=True)
 
     devices = target.find(flags.topology)
+    with devices.lowering():
+        result, all_fit = _compile(config, devices, flags, show)
+    if flags.json:
+        print(json.dumps(result, indent=2), flush=True)
+    if not all_fit:
+        sys.exit(1)
+
+
+def _compile(
+    config: RunConfig, devices: "Target", flags: argparse.Namespace, show: Callable[..., None]
+) -> tuple[dict[str, Any], bool]:
+    """Compiles and shows the programs; returns them for JSON, and whether all fit."""
+    from bert_jax.tools.compile import describe
+    from bert_jax.tools.compile.advice import advise
+
     run = _plan(config, devices, flags.topology, show)
     compiled: list[Compiled] = []
     for program in _largest(run, devices, show) if flags.largest_batch else _all(run):
@@ -69,10 +83,7 @@ def run(flags: argparse.Namespace) -> None:
         if not settings:
             show("none was found: use more devices, or fewer tokens in a row")
         result["settings"] = [describe.setting_as_json(s, devices) for s in settings]
-    if flags.json:
-        print(json.dumps(result, indent=2), flush=True)
-    if refused:
-        sys.exit(1)
+    return result, not refused
 
 
 def _plan(config: RunConfig, target: "Target", name: str, show: Callable[..., None]) -> "Run":

@@ -1,6 +1,9 @@
 """What XLA's compiler needs to know about an NVIDIA GPU that the machine lacks."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
+from unittest import mock
 
 # CUDA C++ Programming Guide, technical specifications: the same for all compute capabilities below.
 _LIMITS = {
@@ -19,6 +22,7 @@ _LIMITS = {
 }
 # The driver keeps this much of the shared memory of a block.
 _RESERVED = 1 << 10
+_CUDNN = (9, 10)  # version that programs are compiled for
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,9 +67,27 @@ class Gpu:
         features = " feature_extension: ACCELERATED_FEATURES" if self.capability >= 9 else ""
         return (
             f"gpu_device_info {{\n{lines}  cuda_compute_capability {{ major: {self.capability}"
-            f'{features} }}\n}}\nplatform_name: "CUDA"\ndnn_version_info {{ major: 9 minor: 10 }}\n'
+            f'{features} }}\n}}\nplatform_name: "CUDA"\n'
+            f"dnn_version_info {{ major: {_CUDNN[0]} minor: {_CUDNN[1]} }}\n"
             f'device_description_str: "{self.name}"\n'
         )
+
+    @contextlib.contextmanager
+    def is_here(self) -> Iterator[None]:
+        """Lets jax lower attention by cuDNN, for which it asks the machine about GPU and cuDNN.
+
+        XLA compiles the calls without either. jax has no public way to answer.
+        """
+        from jax._src.cudnn import fused_attention_stablehlo as fused
+
+        major, minor = _CUDNN
+        answers = {
+            "check_cudnn_version": lambda: 10_000 * major + 100 * minor,
+            "check_compute_capability": lambda least: float(least) <= self.capability,
+            "is_cuda_compute_capability_equal": lambda other: float(other) == self.capability,
+        }
+        with mock.patch.multiple(fused, **answers):
+            yield
 
 
 # Those that CUDA 13 compiles for. NVIDIA's white papers of the architectures, and what the driver

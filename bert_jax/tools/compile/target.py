@@ -4,6 +4,7 @@ XLA's compilers for TPUs and for NVIDIA GPUs work without one; jax names the dev
 TPUs, and of as many GPUs as it is told.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 from collections.abc import Sequence
@@ -50,6 +51,11 @@ class Target:
         # The devices of a TPU's chip have the same coordinates.
         places = {getattr(d, "coords", None) and (*d.coords, d.slice_index) for d in self.devices}
         return len(self.devices) if None in places else len(places)
+
+    def lowering(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context for plans and programs, in which jax believes in `devices`."""
+        gpu = GPUS.get(self.topology.chip) if self.topology else None
+        return gpu.is_here() if gpu else contextlib.nullcontext()
 
 
 def find(name: str) -> Target:

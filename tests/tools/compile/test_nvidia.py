@@ -5,6 +5,7 @@ import importlib.util
 import pytest
 
 from bert_jax.devices.chips import find_chip
+from bert_jax.files.errors import UserError
 from bert_jax.tools.compile import describe, target
 from bert_jax.tools.compile.gpus import GPUS
 from bert_jax.tools.compile.plan import plan, programs
@@ -45,3 +46,17 @@ def test_a_training_step_is_compiled_for_several_machines(kind):
     text = "\n".join(describe.lines(compiled, found))
     assert "  FLOPs        of the model " in text and "accessed" not in text
     assert "  bound        at least " in text
+
+
+@needs_compiler
+def test_cudnn_is_compiled_without_it():
+    found = target.find("h100:8")
+    changes = {"model__attention": "cudnn", "model__attention_dropout_rate": 0.0}
+    config = small_config("tiny", dtype="bfloat16", **changes)
+    mesh = make_checked_mesh(config, found.devices)
+    with found.lowering():
+        step = programs(plan(config, mesh))[0]
+        text = step.function.lower(*step.arguments).compile().as_text()
+    assert "__cudnn$fmhaSoftmaxBackward" in text and "ScaleBias" not in text
+    with pytest.raises(UserError, match="cuDNN"):  # without the context, jax asks the machine
+        programs(plan(config, mesh))
