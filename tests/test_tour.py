@@ -17,6 +17,7 @@ import tempfile
 from typing import Any
 
 import numpy as np
+import pytest
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 NOTEBOOK = DOCS / "tour.ipynb"
@@ -62,6 +63,7 @@ def kinds(notebook: dict[str, Any]) -> list[list[str]]:
     return [[o["output_type"] for o in cell.get("outputs", [])] for cell in notebook["cells"]]
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_stores_its_outputs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     stored, notebook = (json.loads(NOTEBOOK.read_text()) for _ in range(2))

@@ -59,8 +59,11 @@ LABELLED = {
         {"data.text_a": "sentence1", "data.text_b": "sentence2", "data.label": ""},
     ),
 }
-# Of tasks that others stand for.
-VARIANTS = ("crf", "multi_label", "regression", "windows", "head_losses", "embedding_pairs")
+# Of which others stand for.
+VARIANTS = (
+    *("crf", "multi_label", "regression", "windows", "head_losses", "embedding_pairs"),
+    *("span", "multiple_choice", "causal_lm"),
+)
 PRETRAINING = {
     "pretraining": (tiny_bert, {"data.max_examples_per_row": 3}),
     "causal_lm": (left_to_right, {}),

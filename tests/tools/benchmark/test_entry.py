@@ -41,11 +41,13 @@ def problems(folder: pathlib.Path, seconds: float = 100) -> list[str]:
     return list(entry.find_problems(str(folder), "mine", seconds))
 
 
+@pytest.mark.slow  # three runs
 def test_a_race_on_the_second_half_is_valid(race, capsys):
     run_command(["benchmark", "entry", str(race), "--seconds=100"])
     assert capsys.readouterr().out.startswith("mine: valid, ")
 
 
+@pytest.mark.slow  # three runs
 def test_what_is_invalid_is_named(changed, monkeypatch):
     assert [text.partition(" s of")[2] for text in problems(changed, 0.01)] == [" 0.01"] * 3
     shutil.rmtree(changed / "mine-seed2")
@@ -61,6 +63,7 @@ def test_what_is_invalid_is_named(changed, monkeypatch):
         run_command(["benchmark", "entry", str(changed)])
 
 
+@pytest.mark.slow  # three runs
 def test_a_score_that_the_checkpoint_does_not_have_is_found(changed):
     path = changed / "mine-seed0" / "metrics.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -70,6 +73,7 @@ def test_a_score_that_the_checkpoint_does_not_have_is_found(changed):
     assert problem.startswith("seed 0: its last checkpoint has ")
 
 
+@pytest.mark.slow  # three runs
 def test_another_text_is_found(race, monkeypatch):
     monkeypatch.setattr(installed_docs, "CLEANING_VERSION", 0)
     assert len(problems(race)) == 3 and "not that of this installation" in problems(race)[0]
