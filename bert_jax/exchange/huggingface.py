@@ -16,8 +16,9 @@ from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
+from bert_jax.formats.hf_labels import PROBLEM_TYPES
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
-from bert_jax.formats.huggingface import FAMILIES, OWN, PROBLEM_TYPES, TASKS_BY_CLASS, Family
+from bert_jax.formats.huggingface import FAMILIES, OWN, TASKS_BY_CLASS, Family
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.sentence_transformers import write_sentence_vectors

@@ -12,6 +12,7 @@ from typing import Any
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, read_json_object, sibling
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
+from bert_jax.formats.hf_labels import distinct_labels, read_labels, read_problem_type
 from bert_jax.formats.hf_vocabulary import folder_vocabulary, reads_lowercase
 from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
 from bert_jax.formats.names import NAMES
@@ -46,12 +47,6 @@ TASKS_BY_CLASS = {
     "ForTokenClassification": "tagging",
     "ForQuestionAnswering": "span",
     "ForMultipleChoice": "multiple_choice",
-}
-# `problem_type` of a class ForSequenceClassification -> value for `config.head.problem_type`.
-PROBLEM_TYPES = {
-    "single_label_classification": "single",
-    "multi_label_classification": "multi",
-    "regression": "regression",
 }
 
 
@@ -143,14 +138,22 @@ def _open_bert(
         model["next_sentence"] = pooler in names
         if task == "pretraining" and not model["next_sentence"]:
             notes.append("It has no pooler: model.next_sentence=False.")
-    labels = values.get("id2label") or {} if task in ("classification", "tagging") else {}
-    kind = PROBLEM_TYPES.get(str(values.get("problem_type")), "single")
+    bias = next((row.tensor for row in table.rows if row.path == "classifier/bias"), "")
+    stored = next((name for name in arrays if table.current_name(name) == bias), "")
+    labels, kind = (), "single"
+    if stored and task in ("classification", "tagging"):
+        rows = len(arrays[stored])
+        labels = read_labels(values, config_path, rows)
+        if task == "classification":
+            kind, more = read_problem_type(values, config_path, rows)
+            labels, renamed = distinct_labels(() if kind == "regression" else labels)
+            notes += [*more, *renamed]
     return ForeignCheckpoint(
         task=task,
         model=model,
         settings=settings,
-        labels=tuple(str(labels[number]) for number in sorted(labels, key=int)),
-        label_kind=kind if task == "classification" else "single",
+        labels=labels,
+        label_kind=kind,
         **_with_vocabulary(path, arrays, choices, *notes),
     )
 

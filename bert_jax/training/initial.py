@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.sharding import put
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
-from bert_jax.exchange.loaded import encoder_shapes, vocabulary_params
+from bert_jax.exchange.loaded import LoadedModel, encoder_shapes, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models.model import EncoderConfig
@@ -25,7 +25,15 @@ from bert_jax.training.workdir import open_model
 
 # Heads whose parameters must fit the configuration; another head of other sizes is replaced.
 _PRETRAINED_HEADS = ("masked_lm", "next_sentence", "copy_head")
-_MAX_DIFFERENCES = 12
+# Parameters with a row for each class -> their axes of classes.
+_CLASS_AXES = {
+    "classifier/kernel": (-1,),
+    "classifier/bias": (0,),
+    "transitions": (0, 1),
+    "start_transitions": (0,),
+    "end_transitions": (0,),
+}
+_MAX_DIFFERENCES, _MAX_LABELS = 12, 8
 
 
 def initial_params(
@@ -41,6 +49,8 @@ def initial_params(
     renew_special_tokens: bool = False,
     extend_positions: str = "",
     tokenizer: Tokenizer | None = None,
+    task: str = "",
+    labels: Sequence[str] | None = None,
 ) -> tuple[Any, tuple[str, ...]]:
     """Returns the parameters that a new run starts from.
 
@@ -60,6 +70,8 @@ def initial_params(
       tokenizer: the run's tokenizer, if it has words that `init_from` lacks (`data.extra_tokens`).
         Their rows are the means of the rows of their pieces in `init_from`, in the embedding table
         and in the bias of the head.
+      task: the run's `config.task`; "": heads are taken over if they have the same shape.
+      labels: the classes of the run, by number; None: the task has none. See `label_order`.
 
     Returns:
       The parameters in the shardings of `like`, and lines that describe their origin.
@@ -76,12 +88,13 @@ def initial_params(
     _pad_vocabulary(params, expected, encoder, vocab_size, {*new_words, *extra})
     _set_means(params, extra, encoder)
     extended = _extend_positions(params, expected, source.model, extend_positions, init_from)
+    head = _fit_head(params, expected, source, task, labels) if task else []
     new = _new_paths(params, expected, encoder, init_from)
     new |= {path for path in expected if reinit and re.search(reinit, path)}
     left_out = sorted({_part(path, encoder) for path in params.keys() - expected.keys()})
     chosen = {path: put(params[path], leaf) for path, leaf in expected.items() if path not in new}
     chosen_layers = f", layers {', '.join(map(str, layers))}" if layers else ""
-    lines = [f"from the parameters of {source.source}{chosen_layers}", *extended]
+    lines = [f"from the parameters of {source.source}{chosen_layers}", *head, *extended]
     if new or new_words:
         tables = {*vocabulary_params(encoder)} & chosen.keys() if new_words else set()
         random = make_new(sorted(new | tables))
@@ -97,6 +110,13 @@ def initial_params(
     if left_out:
         lines.append(f"without {', '.join(left_out)}")
     return unflatten({path: chosen[path] for path in expected}), tuple(lines)
+
+
+def label_order(source: Sequence[str], labels: Sequence[str]) -> list[int] | None:
+    """Returns the row of each label in a head whose rows are `source`; None: the sets differ."""
+    if sorted(source) != sorted(labels) or len(set(labels)) < len(labels):
+        return None
+    return [list(source).index(label) for label in labels]
 
 
 def check_source(config: RunConfig) -> None:
@@ -152,6 +172,44 @@ def _with_layers(params: Arrays, layers: Sequence[int], encoder: str) -> Arrays:
         else:
             found[path] = array
     return found
+
+
+def _fit_head(
+    params: Arrays,
+    expected: dict[str, Any],
+    source: LoadedModel,
+    task: str,
+    labels: Sequence[str] | None,
+) -> list[str]:
+    """Orders the rows of the head's classes as the run's labels, or removes the head.
+
+    Returns:
+      A line that says so; none if the head has the rows that the run needs, or there is no head.
+    """
+    paths = [path for path in params if path in _CLASS_AXES]
+    if labels is None or not paths or "classifier/bias" not in expected:
+        return []
+    is_same_task = source.config.task == task
+    order = label_order(source.labels, labels) if is_same_task else None
+    if order is None:
+        for path in paths:
+            del params[path]
+        return [
+            f"its head, whose labels are {_shown(source.labels)}, is not used"
+            if is_same_task
+            else f"its head for the task {source.config.task!r} is not used"
+        ]
+    if order == list(range(len(order))):
+        return []
+    for path in paths:
+        for axis in _CLASS_AXES[path]:
+            params[path] = np.take(params[path], order, axis)
+    return [f"its head's rows in the order of the labels (there: {_shown(source.labels)})"]
+
+
+def _shown(labels: Sequence[str]) -> str:
+    more = f" and {len(labels) - _MAX_LABELS} more" if len(labels) > _MAX_LABELS else ""
+    return (", ".join(labels[:_MAX_LABELS]) or "no names") + more
 
 
 def _pad_vocabulary(

@@ -60,6 +60,8 @@ def restore_or_init(
             renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
             extend_positions=config.extend_positions,
             tokenizer=run.tokenizer if config.get("data.extra_tokens") else None,
+            task=config.task,
+            labels=run.data.labels,
         )
         listener.line(f"start      {', '.join(origin)}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}

@@ -1,5 +1,6 @@
 """The parameters that a run starts from: what is taken over, what is new, what does not fit."""
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -16,8 +17,10 @@ from bert_jax.devices.trees import flatten
 from bert_jax.exchange import export
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
+from bert_jax.training.run import make_task_data
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_workdir
@@ -28,7 +31,7 @@ TABLE = "bert/embeddings/word_embeddings/embedding"
 CLASSIFIER = {"classifier__kernel": (16, 3), "classifier__bias": (3,)}
 
 
-def start(workdir, config=None, task=None, layers=(), extend_positions=""):
+def start(workdir, config=None, task=None, layers=(), extend_positions="", labels=None):
     """Returns the initial parameters by path, their shardings, random ones, and the lines."""
     config = config or store.load(str(workdir))
     task = task or make_pretraining(config.model, config.model.next_sentence)
@@ -42,6 +45,8 @@ def start(workdir, config=None, task=None, layers=(), extend_positions=""):
         vocab_size=config.model.vocab_size,
         extend_positions=extend_positions,
         layers=layers,
+        task="tagging" if isinstance(task, Tagging) else "classification",
+        labels=labels,
     )
     shardings = {path: leaf.sharding for path, leaf in flatten(like).items()}
     return flatten(params), shardings, random_ones, lines
@@ -107,6 +112,53 @@ def test_heads_of_another_task_are_new_and_reported(make_workdir):
         "with new, random ones for masked_lm, next_sentence",
         "without classifier",
     )
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "order", "line"),
+    [
+        (
+            "b a c",
+            "a b c",
+            [1, 0, 2],
+            "its head's rows in the order of the labels (there: b, a, c)",
+        ),
+        ("a b c", "a b c", [0, 1, 2], ""),
+        ("a b c", "b c d", None, "its head, whose labels are a, b, c, is not used"),
+        ("a a b", "a a b", None, "its head, whose labels are a, a, b, is not used"),
+        ("", "a b c", None, "its head, whose labels are no names, is not used"),
+    ],
+)
+@pytest.mark.parametrize("task", ["classification", "tagging"])
+def test_rows_of_a_head_follow_the_labels(make_workdir, there, here, order, line, task):
+    """Also those of a CRF; of other labels the head is new, though its shape is the same."""
+    crf = {"transitions": (3, 3), "start_transitions": (3,), "end_transitions": (3,)}
+    crf = crf if task == "tagging" else {}
+    workdir = make_workdir(heads=CLASSIFIER | crf, task=task)
+    (workdir / "labels.json").write_text(json.dumps(there.split()))
+    before = open_workdir(str(workdir)).params
+    config = store.load(str(workdir))
+    data = make_task_data(config.replace({"head.tagging": "crf"} if crf else {}))
+    task = dataclasses.replace(data, labels=tuple(here.split())).make_task(config.model, None)
+    params, _, random_ones, lines = start(workdir, task=task, labels=here.split())
+    for path in [*(name.replace("__", "/") for name in CLASSIFIER), *crf]:
+        expected = random_ones[path]
+        if order:
+            expected = before[path][..., order]
+            expected = expected[order] if path == "transitions" else expected
+        np.testing.assert_array_equal(params[path], expected)
+    assert [text for text in lines if text.startswith("its head")] == ([line] if line else [])
+
+
+def test_the_head_of_another_task_is_not_used(make_workdir):
+    """That of a tagger has the shape of a classifier's."""
+    workdir = make_workdir(heads=CLASSIFIER, task="tagging")
+    (workdir / "labels.json").write_text('["a", "b", "c"]')
+    task = Classification(store.load(str(workdir)).model, "single", 3)
+    params, _, random_ones, lines = start(workdir, task=task, labels=["a", "b", "c"])
+    path = "classifier/kernel"
+    np.testing.assert_array_equal(params[path], random_ones[path])
+    assert lines[1] == "its head for the task 'tagging' is not used"
 
 
 def test_without_next_sentence_the_pooler_is_left_out(make_workdir):

@@ -24,7 +24,7 @@ from bert_jax.tools.doctor.measured import (
 )
 from bert_jax.tools.doctor.trial import Trial, open_trial
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
-from bert_jax.training.initial import check_source
+from bert_jax.training.initial import check_source, label_order
 from bert_jax.training.resume import check_unchanged
 from bert_jax.training.run import make_checked_mesh, make_task_data
 from bert_jax.training.workdir import LABELS, read_labels
@@ -120,18 +120,12 @@ def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> 
 
 
 def _check_labels(config: RunConfig, labels: tuple[str, ...]) -> Iterator[Finding]:
-    """Compares the labels of the data with those of config.init_from.
-
-    Classes have numbers, and a head of as many classes is taken over from config.init_from with the
-    numbers that it was trained with.
-    """
+    """Says whether the head of config.init_from is kept, by comparing the labels."""
     before = _source_labels(config)
-    if labels and len(before) == len(labels) and before != labels:
-        yield warning(
-            f"config.init_from has a head of {len(labels)} classes, which is taken over, but its"
-            f" labels are {', '.join(before[:8])}; those of the data: {', '.join(labels[:8])}.",
-            "Rename the labels of the files so that they sort in the order of the checkpoint's, or"
-            " expect that training unlearns its head first.",
+    if labels and before and label_order(before, labels) is None:
+        yield note(
+            f"The head will be new: the labels of config.init_from are {', '.join(before[:8])};"
+            f" those of the data: {', '.join(labels[:8])}."
         )
 
 

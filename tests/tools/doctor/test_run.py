@@ -1,6 +1,5 @@
 """The folder of a run, the weights to start from, and the length of the run."""
 
-import json
 import pathlib
 import shutil
 
@@ -78,24 +77,23 @@ def test_other_settings_or_data_than_those_of_the_run_are_a_problem(finished, lo
     found(look_at(finished, **{"data.train": str(other)}), "problem", "data: ")
 
 
-def test_a_head_of_other_labels_is_taken_over(make_config, finished, tmp_path, uncompiled):
-    """What the warning says is what training does."""
+def test_a_head_is_kept_for_the_same_labels_only(make_config, finished, tmp_path, uncompiled):
+    """What the note says is what training does."""
     source = pathlib.Path(shutil.copytree(finished, tmp_path / "source"))
     config = make_config("classification", init_from=str(source))
     findings = list(examine(config, "", 0))
     found(findings, "ok", f"The parameters in {source} fit config.model")
     assert bad(findings) == []
-    assert json.loads((source / "labels.json").read_text()) == ["bad", "good"]
-    (source / "labels.json").write_text('["good", "bad"]')
-    finding = found(examine(config, "", 0), "warning", "has a head of 2 classes")
-    assert "labels are good, bad; those of the data: bad, good" in finding.what
-    (source / "labels.json").write_text('["a", "b", "c"]')
-    assert bad(examine(config, "", 0)) == []  # a new head
+    (source / "labels.json").write_text('["good", "better"]')
+    finding = found(examine(config, "", 0), "note", "The head will be new")
+    assert "labels of config.init_from are good, better; those of the data: bad, g" in finding.what
 
+    (source / "labels.json").write_text('["good", "bad"]')
+    assert bad(examine(config, "", 0)) == []
     run = open_run(config, str(tmp_path / "run"))
     state, _ = restore_or_init(run, Checkpoints(str(tmp_path / "run")), Listener())
     before = open_model(str(finished)).params
-    assert (before["classifier/bias"] == state.params["classifier"]["bias"]).all()
+    assert (before["classifier/bias"][::-1] == state.params["classifier"]["bias"]).all()
 
 
 def test_a_rate_far_from_that_of_the_recipe_is_a_warning(make_config, finished):
