@@ -166,7 +166,7 @@ def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int)
 
 
 def own_vocabulary(model: str, workdir: str, prefix: str = "") -> str:
-    """Writes the vocabulary of a model that has it in tokenizer.json only, and returns its path.
+    """Writes the vocabulary of a model that has no file that a run can copy; returns its path.
 
     "" if the model has a file of its own, which the run copies to the workdir. The name of the file
     begins with `prefix`.

@@ -86,8 +86,8 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
         vocab = checkpoint.vocabulary.path or fields["data.vocab"] * ("data.vocab" in explicit)
         if not vocab:
             raise UserError(
-                f"config.init_from={path} has its vocabulary in tokenizer.json only: import it with"
-                " bert_jax convert from_hf, and use the new workdir as init_from."
+                f"config.init_from={path} has no vocabulary in a file that a run can copy: import"
+                " it with bert_jax convert from_hf, and use the new workdir as init_from."
             )
         tokenizer = checkpoint.tokenizer()
     if "data.vocab" in explicit:

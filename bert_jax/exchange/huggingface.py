@@ -24,6 +24,7 @@ from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.sentence_transformers import write_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, export_params, weights_sha256
 from bert_jax.tasks import find_task
+from bert_jax.text.byte_level_tokenizer import ByteLevelTokenizer
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
 
@@ -62,7 +63,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
         (folder / file).write_text(text, encoding="utf-8")
     write_safetensors(folder / "model.safetensors", tensors)
     write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
-    if model.vocabulary.kind != ".gpt":  # its two files are among `files`
+    if model.vocabulary.kind != ".gpt" and model.vocabulary.copy_name not in files:
         (folder / model.vocabulary.copy_name).write_bytes(model.vocabulary.content)
     return {
         "class": name,
@@ -225,7 +226,7 @@ _OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassificat
 
 
 def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
-    """Returns the content of each tokenizer file, by name, apart from vocab.txt or vocab.model.
+    """Returns the content of each tokenizer file, by name, apart from the vocabulary's copy.
 
     Args:
       model: the model.
@@ -243,7 +244,7 @@ def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) ->
         # other classes refuse them.
         settings["model_input_names"].remove("token_type_ids")
     files = {"tokenizer_config.json": _json_text(settings)}
-    if model.vocabulary.kind != ".json":  # which is a tokenizer.json
+    if not isinstance(model.tokenizer, ByteLevelTokenizer):  # its vocabulary is a tokenizer.json
         tokenizer = tokenizer_json(model.tokenizer, content)
         if not frames_text:  # text to be continued does not end in [SEP]
             tokenizer["post_processor"] = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
+from bert_jax.formats.hf_labels import read_labels, read_problem_type
 from bert_jax.formats.model_configs import BERT
 from bert_jax.formats.tensorflow_bundle import Bundle, Entry, find_prefixes
 
@@ -39,6 +40,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         task = "span"
     elif "output_weights" in bundle:
         task = "classification"
+    labels, kind = (), "single"
+    if task == "classification":
+        (rows, _) = bundle.entries["output_weights"].shape
+        kind, _ = read_problem_type({}, config_path, rows)
+        labels = () if kind == "regression" else read_labels({}, config_path, rows)
     return ForeignCheckpoint(
         path=path,
         format="google",
@@ -47,6 +53,8 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         vocabulary=vocabulary,
         lowercase=lowercase,
         tensors=bundle,
+        labels=labels,
+        label_kind=kind,
         notes=(
             f"GELU: {activation}. {CONFIG} says 'gelu' in every release: the program of 2018"
             " computes the error function's (--activation=gelu), that since February 2019 the tanh"

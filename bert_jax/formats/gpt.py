@@ -7,7 +7,7 @@ tokens of fine-tuning follow the released pieces; most checkpoints have no embed
 import os
 from typing import Any
 
-from bert_jax.formats.foreign import ForeignCheckpoint, sibling
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
@@ -44,12 +44,15 @@ def gpt_checkpoint(
     )
 
 
-def find_vocabulary(path: str, chosen: str) -> Vocabulary:
-    """Returns the vocabulary `chosen`, or else that in the folder of a checkpoint.
+def find_vocabulary(path: str, choices: Choices) -> tuple[Vocabulary, bool]:
+    """Returns the vocabulary chosen, or that in the folder, and whether text is lower cased.
 
     Raises:
       UserError: there is none.
     """
+    chosen = choices.vocab
     if chosen or any(os.path.isfile(sibling(path, name)) for pair in FILES for name in pair):
-        return read_vocabulary(chosen or os.path.dirname(sibling(path, FILES[0][0])))
-    return folder_vocabulary(path, "")
+        vocabulary = read_vocabulary(chosen or os.path.dirname(sibling(path, FILES[0][0])))
+        if vocabulary.kind == ".gpt":
+            return vocabulary, choices.lowercase is not False
+    return folder_vocabulary(path, choices, frames=False)

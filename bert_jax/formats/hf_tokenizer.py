@@ -19,7 +19,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 from bert_jax.files.errors import UserError
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
 from bert_jax.text.tokenization import SPACES, SPECIAL_TOKENS, Tokenizer, is_cjk, is_punctuation
-from bert_jax.text.wordpiece import MAX_WORD_LENGTH, WordPieceTokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 Json = dict[str, Any]
 
@@ -115,25 +115,33 @@ def _template(tokenizer: Tokenizer) -> Json:
 
 
 def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
-    """Returns the steps of `basic_tokens`, then the longest pieces from the left."""
+    """Returns the steps of `WordRules.split`, then the longest pieces from the left."""
     clean = [
         _replace(_regex(SPACES.match), " "),
         _replace(_regex(_is_deleted), ""),
     ]
     vowel = "\U00011938"  # the one decomposition that the library (0.23) lacks
-    fold = [
-        *_lower(),
+    rules = tokenizer.rules
+    strip = [
         _replace(vowel, unicodedata.normalize("NFD", vowel)),
         {"type": "NFD"},
         _replace(_regex(_is_mark), ""),
     ]
     return {
-        "normalizer": _sequence([*clean, *(fold if tokenizer.lowercase else [])]),
+        "normalizer": _sequence(
+            [
+                *clean,
+                *(_lower() if rules.lowercase else []),
+                *(strip if rules.strips_accents else []),
+            ]
+        ),
         "pre_tokenizer": {
             "type": "Sequence",
             "pretokenizers": [
                 _split(" +", "Removed"),
-                _split(_regex(_is_isolated), "Isolated"),
+                _split(
+                    _regex(_is_isolated if rules.split_ideographs else is_punctuation), "Isolated"
+                ),
             ],
         },
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
@@ -141,7 +149,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
             "type": "WordPiece",
             "unk_token": SPECIAL_TOKENS[1],
             "continuing_subword_prefix": "##",
-            "max_input_chars_per_word": MAX_WORD_LENGTH,
+            "max_input_chars_per_word": tokenizer.max_word_length,
             "vocab": {piece: index for index, piece in enumerate(tokenizer.pieces)},
         },
     }

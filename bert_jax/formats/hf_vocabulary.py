@@ -19,14 +19,23 @@ from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import (
+    Choices,
     is_lowercase,
     read_json_object,
     read_vocabulary,
     sibling,
     text_vocabulary,
 )
+from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
 from bert_jax.text import tokenizers
 from bert_jax.text.byte_level_tokenizer import find_special
+from bert_jax.text.ruled_wordpiece import (
+    Components,
+    ordered_pieces,
+    read_components,
+    ruled_vocabulary,
+)
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordRules
 from bert_jax.text.tokenizers import Vocabulary
 
 Json = dict[str, Any]
@@ -34,65 +43,82 @@ Json = dict[str, Any]
 # Of fairseq's vocabularies, by id; <mask> is the last piece.
 _FAIRSEQ = ("<s>", "<pad>", "</s>", "<unk>")
 _MASK = "<mask>"
+_ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", _MASK)
+# Maximum lengths of a word in transformers and in the released code. Words between them are rare,
+# so a vocabulary with BERT's other rules stays a vocab.txt, with the second.
+_USUAL_LENGTHS = (100, 200)
 
 
-def folder_vocabulary(path: str, chosen: str) -> Vocabulary:
-    """Returns the vocabulary of a Hugging Face folder.
+def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple[Vocabulary, bool]:
+    """Returns the vocabulary of a Hugging Face folder, and whether text is lower cased.
 
     Args:
       path: the folder, or a file in it.
-      chosen: path of a vocabulary that is used instead; empty: none.
+      choices: settings that take precedence.
+      frames: whether the model reads texts framed by [CLS] and [SEP].
 
     Raises:
-      UserError: there is none, or it is of a kind that this package lacks.
+      UserError: there is none, or it is of a kind that this package lacks, or has settings with
+        which transformers computes other ids.
     """
-    if chosen:
+    settings = read_settings(path, frames)
+    if chosen := choices.vocab:
         is_text = os.path.splitext(chosen)[1] not in (".json", ".model")
-        return read_vocabulary(chosen) if is_text else tokenizers.read_vocabulary(chosen)
+        if is_text:
+            return _wordpiece(read_vocabulary(chosen), settings, None, choices)
+        return tokenizers.read_vocabulary(chosen), bool(choices.lowercase)
     names = ("vocab.txt", "vocab.model", "sentencepiece.bpe.model", "tokenizer.json", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
     name, file = next(((name, file) for name, file in files if os.path.isfile(file)), ("", ""))
     match name:
         case "vocab.txt":
-            return read_vocabulary(file)
+            vocabulary = read_vocabulary(file)
+            if os.path.isfile(sibling(path, "tokenizer.json")):
+                return _beside_tokenizer_json(vocabulary, settings, choices)
+            settings.check("WordPiece", SPECIAL_TOKENS, {})
+            return _wordpiece(vocabulary, settings, None, choices)
         case "vocab.model":
-            return tokenizers.read_vocabulary(file)
+            lowercase = bool(settings.config.get("do_lower_case"))
+            return tokenizers.read_vocabulary(file), _chosen(choices, lowercase)
         case "sentencepiece.bpe.model":
-            return _fairseq_model(tokenizers.read_vocabulary(file))
+            settings.check("Unigram", _ROBERTA, {})
+            return _fairseq_model(tokenizers.read_vocabulary(file)), _chosen(choices, False)
         case "tokenizer.json":
-            return _from_tokenizer_json(file)
+            return _from_tokenizer_json(file, settings, choices)
         case "merges.txt":
-            return _from_two_files(sibling(path, "vocab.json"), file)
+            settings.check("BPE", _ROBERTA, {})
+            prefix = bool(settings.config.get("add_prefix_space"))
+            return _from_two_files(sibling(path, "vocab.json"), file, prefix), _chosen(
+                choices, False
+            )
     raise UserError(
         f"{sibling(path, '')} has neither vocab.txt nor tokenizer.json, nor a SentencePiece model:"
         " name a vocabulary with --vocab=PATH."
     )
 
 
-def reads_lowercase(path: str, vocabulary: Vocabulary) -> bool:
-    """Returns the setting in the tokenizer files of a folder, or else that of the vocabulary."""
-    if vocabulary.kind == ".json":
-        return False
-    value = None
-    if os.path.isfile(name := sibling(path, "tokenizer_config.json")):
-        value = read_json_object(name).get("do_lower_case")
-    if value is None and os.path.isfile(name := sibling(path, "tokenizer.json")):
-        value = (read_json_object(name).get("normalizer") or {}).get("lowercase")
-    if isinstance(value, bool):
-        return value
-    return vocabulary.kind == ".txt" and is_lowercase(vocabulary.content)
+def _chosen(choices: Choices, lowercase: bool) -> bool:
+    return lowercase if choices.lowercase is None else choices.lowercase
 
 
-def _from_tokenizer_json(file: str) -> Vocabulary:
+def _from_tokenizer_json(
+    file: str, settings: TokenizerSettings, choices: Choices
+) -> tuple[Vocabulary, bool]:
     tokenizer = read_json_object(file)
-    match (tokenizer.get("model") or {}).get("type"):
+    model = tokenizer.get("model") or {}
+    match model.get("type"):
         case "WordPiece":
-            pieces = "".join(piece + "\n" for piece in _pieces(tokenizer, file))
-            return text_vocabulary(pieces.encode())
+            found = read_components(tokenizer, file)
+            settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
+            pieces = "".join(piece + "\n" for piece in ordered_pieces(found.ids, file))
+            return _wordpiece(text_vocabulary(pieces.encode()), settings, found, choices)
         case "BPE":
-            return tokenizers.read_vocabulary(file)
+            _check_byte_level(tokenizer, file, settings)
+            return tokenizers.read_vocabulary(file), _chosen(choices, False)
         case "Unigram":
-            return _unigram_model(tokenizer, file)
+            pieces = {piece for piece, _ in model["vocab"]}
+            settings.check("Unigram", find_special(dict.fromkeys(pieces, 0)), tokenizer)
+            return _unigram_model(tokenizer, file), _chosen(choices, False)
         case kind:
             raise UserError(
                 f"{file} has a tokenizer of type {kind!r}: only 'WordPiece', 'BPE' and 'Unigram'"
@@ -100,19 +126,82 @@ def _from_tokenizer_json(file: str) -> Vocabulary:
             )
 
 
-def _pieces(tokenizer: Json, file: str) -> list[str]:
-    """Returns the pieces of a WordPiece tokenizer, its added tokens included, by id."""
+def _beside_tokenizer_json(
+    vocabulary: Vocabulary, settings: TokenizerSettings, choices: Choices
+) -> tuple[Vocabulary, bool]:
+    """Returns a vocab.txt with the rules in the tokenizer.json beside it.
+
+    Raises:
+      UserError: that has other pieces.
+    """
+    file = sibling(vocabulary.path, "tokenizer.json")
+    tokenizer = read_json_object(file)
+    if (kind := (tokenizer.get("model") or {}).get("type", "WordPiece")) != "WordPiece":
+        raise UserError(
+            f"{file} has a tokenizer of type {kind!r}, and vocab.txt is one of WordPiece: remove"
+            " the wrong file."
+        )
+    found = read_components(tokenizer, file)
+    settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
+    lines = vocabulary.content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    ours = {line.strip(): number for number, line in enumerate(lines)}
+    theirs = {piece.strip(): number for piece, number in found.ids.items()}
+    if ours != theirs:
+        piece, _ = min(ours.items() ^ theirs.items(), key=lambda item: item[1])
+        raise UserError(
+            f"{vocabulary.path} and {file} have other pieces, such as {piece!r}: remove the wrong"
+            " file."
+        )
+    return _wordpiece(vocabulary, settings, found, choices)
+
+
+def _wordpiece(
+    vocabulary: Vocabulary,
+    settings: TokenizerSettings,
+    found: Components | None,
+    choices: Choices,
+) -> tuple[Vocabulary, bool]:
+    """Returns a vocabulary of lines, or a tokenizer.json if its rules are not BERT's."""
+    switches = settings.switches(found, choices.lowercase)
+    if switches["lowercase"] is None:
+        switches["lowercase"] = is_lowercase(vocabulary.content)
+    rules = WordRules(**switches)
+    length = found.max_word_length if found else _USUAL_LENGTHS[0]
+    is_default = rules.strips_accents == rules.lowercase and rules.split_ideographs
+    if is_default and length in _USUAL_LENGTHS:
+        return vocabulary, rules.lowercase
+    lines = vocabulary.content.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    pieces = [line.strip() for line in lines]
+    if len(set(pieces)) < len(pieces):
+        raise UserError(
+            f"{vocabulary.path} has a piece twice, which its settings other than BERT's"
+            " (strip_accents, tokenize_chinese_chars, the maximum length of a word) do not allow."
+        )
+    content = ruled_vocabulary(pieces, rules, length)
+    return Vocabulary("", "tokenizer.json", ".json", content), rules.lowercase
+
+
+def _check_byte_level(tokenizer: Json, file: str, settings: TokenizerSettings) -> None:
+    """Refuses settings of tokenizer_config.json that contradict a byte-level tokenizer.json."""
     ids = dict(tokenizer["model"]["vocab"])
     ids |= {token["content"]: token["id"] for token in tokenizer.get("added_tokens") or ()}
-    pieces = sorted(ids, key=ids.__getitem__)
-    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+    settings.check("BPE", find_special(ids), tokenizer)
+    if settings.is_generic or not settings.name:
+        return
+    prefix = bool((tokenizer.get("pre_tokenizer") or {}).get("add_prefix_space"))
+    if (value := bool(settings.config.get("add_prefix_space"))) != prefix:
         raise UserError(
-            f"{file} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
+            f"{file} has add_prefix_space={prefix}, and {settings.path} {value}, which"
+            f" transformers' {settings.name} follows: correct the wrong one."
         )
-    return pieces
+    if tokenizer.get("normalizer"):
+        raise UserError(
+            f"{file} has a normalizer, which transformers' {settings.name} does not read: name the"
+            f" class PreTrainedTokenizerFast in {settings.path}."
+        )
 
 
-def _from_two_files(pieces: str, merges: str) -> Vocabulary:
+def _from_two_files(pieces: str, merges: str, prefix: bool) -> Vocabulary:
     """Returns the tokenizer of RoBERTa's vocab.json and merges.txt as a tokenizer.json."""
     vocab = read_json_object(pieces)
     with open(merges, encoding="utf-8") as file:
@@ -125,7 +214,7 @@ def _from_two_files(pieces: str, merges: str) -> Vocabulary:
         for piece in sorted(special, key=vocab.__getitem__)
     ]
     _, _, cls, sep, _ = find_special(vocab)
-    options = {"add_prefix_space": False, "trim_offsets": True}
+    options = {"add_prefix_space": prefix, "trim_offsets": True}
     content = {
         "version": "1.0",
         "added_tokens": added,

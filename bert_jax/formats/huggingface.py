@@ -13,7 +13,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, read_json_object, sibling
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
 from bert_jax.formats.hf_labels import distinct_labels, read_labels, read_problem_type
-from bert_jax.formats.hf_vocabulary import folder_vocabulary, reads_lowercase
+from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.relative_configs import (
@@ -194,20 +194,14 @@ def _open_gpt(
     del name
     choices.check_activation(path, "GPT", "gelu_tanh")
     model = GPT.read(values, sibling(path, CONFIG))
-    vocabulary = find_vocabulary(path, choices.vocab)
-    lowercase = choices.lowercase
-    if lowercase is None:
-        lowercase = vocabulary.kind == ".gpt" or reads_lowercase(path, vocabulary)
+    vocabulary, lowercase = find_vocabulary(path, choices)
     note = _case_note(lowercase)
     return gpt_checkpoint(path, "huggingface", model, vocabulary, lowercase, arrays, note)
 
 
 def _with_vocabulary(path: str, arrays: Arrays, choices: Choices, *notes: str) -> Mapping[str, Any]:
     """Returns the fields of a checkpoint that do not depend on its kind of model."""
-    vocabulary = folder_vocabulary(path, choices.vocab)
-    lowercase = choices.lowercase
-    if lowercase is None:
-        lowercase = reads_lowercase(path, vocabulary)
+    vocabulary, lowercase = folder_vocabulary(path, choices)
     return {
         "path": path,
         "format": "huggingface",

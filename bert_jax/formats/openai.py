@@ -53,7 +53,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         f"The files have no configuration: {model['num_heads']} heads of 64 features, and the other"
         " values of the released train.py."
     )
-    vocabulary = find_vocabulary(path, choices.vocab)
+    vocabulary, _ = find_vocabulary(path, choices)
     return gpt_checkpoint(path, "openai", model, vocabulary, True, arrays, note)
 
 

@@ -134,7 +134,7 @@ def _is_split(ids: list[int], tokenizer: Tokenizer) -> bool:
 
 
 def _check_kind(tokenizer: Tokenizer) -> None:
-    if not isinstance(tokenizer, WordPieceTokenizer):
+    if tokenizer.KIND != WordPieceTokenizer.KIND:
         raise UserError(
             f"data.extra_tokens needs a WordPiece vocabulary (vocab.txt), not one of the kind"
             f" {tokenizer.KIND!r}: leave it out."

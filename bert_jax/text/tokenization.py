@@ -1,5 +1,6 @@
 """What all tokenizers share, and the rules on characters of google-research/bert."""
 
+import dataclasses
 import functools
 import hashlib
 import re
@@ -32,6 +33,39 @@ CJK_RANGES = (
     *((0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F)),
     *((0x2B740, 0x2B81F), (0x2B820, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F)),
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class WordRules:
+    """How text becomes words, before pieces are looked up.
+
+    Attributes:
+      lowercase: whether text is lower cased.
+      strip_accents: whether accents are removed; None: as `lowercase`.
+      split_ideographs: whether each ideograph is a word.
+    """
+
+    lowercase: bool
+    strip_accents: bool | None = None
+    split_ideographs: bool = True
+
+    @property
+    def strips_accents(self) -> bool:
+        """Whether accents are removed."""
+        return self.lowercase if self.strip_accents is None else self.strip_accents
+
+    def split(self, text: str) -> list[str]:
+        """Splits text into words and single punctuation marks, as `BasicTokenizer` does.
+
+        Words are lowercased before they are split, since a final sigma depends on its neighbours in
+        the word: "ΟΔΟΣ." -> ["οδος", "."].
+        """
+        text = text.translate(CLEAN if self.split_ideographs else CLEAN_ONLY)
+        if self.lowercase:
+            text = text.lower()
+        if self.strips_accents:
+            return unicodedata.normalize("NFD", text).translate(STRIP_AND_SPLIT).split()
+        return text.translate(SPLIT).split()
 
 
 class Tokenizer:
@@ -67,10 +101,12 @@ class Tokenizer:
     mask_id: int
     random_words: np.ndarray
     _special: dict[str, int]  # special tokens that a text may name, and their ids
+    _rules: WordRules
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
         self._arguments: tuple[Any, ...] = (vocabulary, lowercase, path)
         self.lowercase = lowercase
+        self._rules = WordRules(lowercase)
         kind = f"{self.KIND} lowercase={lowercase}\n".encode()
         self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
 
@@ -121,10 +157,10 @@ class Tokenizer:
             sources = [
                 place
                 for place, character in enumerate(run.group(), run.start())
-                for _ in range(_num_kept(character, self.lowercase))
+                for _ in range(_num_kept(character, self._rules))
             ]
             start = 0
-            for word in basic_tokens(run.group(), self.lowercase):
+            for word in self._rules.split(run.group()):
                 stop = start + len(word)
                 while start < stop:
                     piece = next(ids)
@@ -204,14 +240,19 @@ def is_punctuation(character: str) -> bool:
     return unicodedata.category(character).startswith("P") or character in "$+<=>^`|~"
 
 
-def _clean(code: int) -> str | None:
-    """Removes control characters, unifies spaces, and puts spaces around ideographs."""
+def _clean_only(code: int) -> str | None:
+    """Removes control characters, and unifies spaces."""
     character = chr(code)
     if SPACES.match(character):
         return " "
     if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
         return None
-    return f" {character} " if is_cjk(character) else character
+    return character
+
+
+def _clean(code: int) -> str | None:
+    """Does the same, and puts spaces around ideographs."""
+    return f" {chr(code)} " if is_cjk(chr(code)) else _clean_only(code)
 
 
 def _split(code: int) -> str:
@@ -224,7 +265,8 @@ def _strip_and_split(code: int) -> str | None:
     return None if unicodedata.category(chr(code)) == "Mn" else _split(code)
 
 
-CLEAN, SPLIT, STRIP_AND_SPLIT = Memo(_clean), Memo(_split), Memo(_strip_and_split)
+CLEAN, CLEAN_ONLY = Memo(_clean), Memo(_clean_only)
+SPLIT, STRIP_AND_SPLIT = Memo(_split), Memo(_strip_and_split)
 
 
 def split_runs(text: str) -> list[str]:
@@ -234,23 +276,14 @@ def split_runs(text: str) -> list[str]:
 
 
 def basic_tokens(text: str, lowercase: bool) -> list[str]:
-    """Splits text into words and single punctuation marks, as `BasicTokenizer` does.
-
-    `lowercase` also strips accents. Words are lowercased before they are split, since a final sigma
-    depends on its neighbours in the word: "ΟΔΟΣ." -> ["οδος", "."].
-    """
-    text = text.translate(CLEAN)
-    if lowercase:
-        text = unicodedata.normalize("NFD", text.lower()).translate(STRIP_AND_SPLIT)
-    else:
-        text = text.translate(SPLIT)
-    return text.split()
+    """Splits text by the rules of the released models; `lowercase` also strips accents."""
+    return WordRules(lowercase).split(text)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _num_kept(character: str, lowercase: bool) -> int:
+def _num_kept(character: str, rules: WordRules) -> int:
     """Returns the number of characters that a character becomes, independent of its context."""
-    return sum(map(len, basic_tokens(character, lowercase)))
+    return sum(map(len, rules.split(character)))
 
 
 _CJK = "[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in CJK_RANGES) + "]"

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 import pathlib
+import re
 from collections.abc import Callable
 
 from bert_jax.files.buckets import local
@@ -10,6 +11,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.text import gpt_vocabulary
 from bert_jax.text.byte_level_tokenizer import ByteLevelTokenizer
 from bert_jax.text.gpt_tokenizer import GptTokenizer
+from bert_jax.text.ruled_wordpiece import RuledWordPieceTokenizer
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -22,13 +24,19 @@ def _sentencepiece(content: bytes, lowercase: bool, path: str) -> Tokenizer:
     return SentencePieceTokenizer(content, lowercase, path)
 
 
+def _tokenizer_json(content: bytes, lowercase: bool, path: str) -> Tokenizer:
+    is_wordpiece = re.search(rb'"type"\s*:\s*"WordPiece"', content)  # no piece is like that
+    kind = RuledWordPieceTokenizer if is_wordpiece else ByteLevelTokenizer
+    return kind(content, lowercase, path)
+
+
 # Kinds by the end of the file's name; a copy of the file is called vocab with that end, that of a
 # tokenizer.json tokenizer. Those of whole words end in .txt too.
 KINDS: dict[str, Callable[[bytes, bool, str], Tokenizer]] = {
     ".txt": WordPieceTokenizer,
     ".model": _sentencepiece,
     ".gpt": GptTokenizer,
-    ".json": ByteLevelTokenizer,
+    ".json": _tokenizer_json,
 }
 
 
@@ -65,8 +73,8 @@ def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
 
     Args:
       path: a vocabulary of WordPiece or of whole words (`*.txt`), a SentencePiece model
-        (`*.model`), the tokenizer.json of a byte-level BPE (`*.json`), a byte-pair vocabulary of
-        GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
+        (`*.model`), the tokenizer.json of a byte-level BPE or of WordPiece (`*.json`), a byte-pair
+        vocabulary of GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
 
     Raises:
       UserError: it cannot be read, or is of none of these kinds.

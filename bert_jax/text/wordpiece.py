@@ -19,13 +19,13 @@ from bert_jax.text.tokenization import (
     SPECIAL_TOKENS,
     Memo,
     Tokenizer,
-    basic_tokens,
+    WordRules,
     read_pieces,
     split_runs,
     tidy,
 )
 
-# Longer words are [UNK] (WordpieceTokenizer's default in the released code).
+# WordpieceTokenizer's default in the released code.
 MAX_WORD_LENGTH = 200
 
 
@@ -56,6 +56,7 @@ class WordPieceTokenizer(Tokenizer):
     """
 
     KIND = "wordpiece"
+    max_word_length = MAX_WORD_LENGTH  # longer words are [UNK]
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the vocabulary"):
         super().__init__(vocabulary, lowercase, path)
@@ -82,12 +83,12 @@ class WordPieceTokenizer(Tokenizer):
         return list(chain.from_iterable(map(self._run_ids.__getitem__, split_runs(text))))
 
     def _encode_run(self, run: str) -> tuple[int, ...]:
-        words = basic_tokens(run, self.lowercase)
+        words = self._rules.split(run)
         return tuple(chain.from_iterable(map(self._word_ids.__getitem__, words)))
 
     def _encode_word(self, word: str) -> tuple[int, ...]:
         """Returns the longest pieces from the left; [UNK] for the whole word if none matches."""
-        if len(word) > MAX_WORD_LENGTH:
+        if len(word) > self.max_word_length:
             return (self.unk_id,)
         ids: list[int] = []
         start, prefix = 0, ""
@@ -100,3 +101,8 @@ class WordPieceTokenizer(Tokenizer):
             ids.append(index)
             start, prefix = end, "##"
         return tuple(ids)
+
+    @property
+    def rules(self) -> WordRules:
+        """How text becomes words."""
+        return self._rules

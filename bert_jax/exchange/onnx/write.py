@@ -96,9 +96,10 @@ def write(
     onnx.save(graph, str(folder / FILE))
     reads_pairs = "token_type_ids" in inputs
     frames_text = FAMILIES.get(model.name, FAMILIES["bert"]).frames_text
-    for name, text in tokenizer_files(loaded, reads_pairs, frames_text).items():
+    files = tokenizer_files(loaded, reads_pairs, frames_text)
+    for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
-    if loaded.vocabulary.kind != ".gpt":  # its two files are among them
+    if loaded.vocabulary.kind != ".gpt" and loaded.vocabulary.copy_name not in files:
         (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     facts = {
         "task": loaded.config.task,

@@ -14,6 +14,7 @@ from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.formats.weight_table import weights_sha256
+from bert_jax.tools.convert.token_ids import token_id_line
 
 
 def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
@@ -111,4 +112,5 @@ def comparison_lines(comparison: dict[str, Any]) -> list[str]:
     return [
         f"comparison  with {comparison['with']}, largest absolute difference:",
         *(f"  {name:<22} {value:.1e}" for name, value in comparison["largest_difference"].items()),
+        *([token_id_line(comparison["token_ids"])] if "token_ids" in comparison else []),
     ]

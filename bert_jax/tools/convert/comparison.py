@@ -13,6 +13,7 @@ from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.models import make_add_fields
 from bert_jax.tools.convert import bilm_references, transformers_program
 from bert_jax.tools.convert.outputs import Batch, Outputs, largest_differences, make_batch, run_ours
+from bert_jax.tools.convert.token_ids import compare_token_ids
 from bert_jax.training.workdir import open_model
 
 
@@ -20,8 +21,8 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
     """Compares a foreign model with another program that has the same weights.
 
     Returns:
-      `with`, the program, and `largest_difference` by output; or `none_because`, the reason why
-      there is no comparison.
+      `with`, the program, `largest_difference` by output, and for a folder of Hugging Face
+      `token_ids`; or `none_because`, the reason why there is no comparison.
     """
     assert loaded.checkpoint
     if loaded.checkpoint.format == "bilm":
@@ -33,7 +34,10 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
     batch = make_batch(fields.vocab_size, fields.max_position_embeddings, pad_id)
     theirs = transformers_program.run(model, batch)
     differences = largest_differences(run_ours(model, batch), theirs)
-    return {"with": theirs.program, "largest_difference": differences}
+    compared = {"with": theirs.program, "largest_difference": differences}
+    if loaded.checkpoint.format == "huggingface":
+        compared["token_ids"] = compare_token_ids(loaded)
+    return compared
 
 
 def compare(a: str, b: str) -> Iterator[str]:

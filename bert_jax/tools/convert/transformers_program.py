@@ -43,7 +43,7 @@ def run(loaded: LoadedModel, batch: Batch) -> Outputs:
     """Runs the encoder and the heads that the checkpoint has."""
     import torch
 
-    with _quiet():
+    with quiet():
         model = _load(loaded) if _is_huggingface(loaded) else _fill(loaded)
     tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
     inputs = {"input_ids": tensors["input_ids"], "attention_mask": tensors["example_ids"]}
@@ -159,7 +159,7 @@ _LOGITS = {"ForMaskedLM": "masked-LM logits", "LMHeadModel": "next-word logits"}
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Turns off transformers' progress bars and its warnings about heads that it does not load."""
     from transformers.utils import logging
 

@@ -22,6 +22,8 @@ def test_google_names_and_layouts(google, name):
     known = certificate["tensors"]["known_non_parameters"]
     assert len(known) == 2 * len(expected.trained_params) + 1
     assert worst(certificate) < 1e-5
+    names = ("LABEL_0", "LABEL_1", "LABEL_2") if run.config.task == "classification" else ()
+    assert run.labels == names
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
+from bert_jax.formats.foreign import Choices
 from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.tools.convert import conversions
+from bert_jax.tools.convert.token_ids import TEXTS, compare_token_ids, token_id_line
 from bert_jax.training.workdir import open_model
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import GPT_PIECES, edit, from_hf, read_certificate, worst
@@ -260,6 +262,7 @@ def test_the_vocabulary_from_a_tokenizer_json(save):
         "model": {"type": "WordPiece", "vocab": ids},
         "added_tokens": [{"id": 4, "content": "[MASK]"}],
         "normalizer": {"type": "BertNormalizer", "lowercase": False},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     run = from_hf(folder)
@@ -302,5 +305,11 @@ def test_the_real_minilm(tmp_path):
     assert heads == {"masked_lm", "next_sentence"}
     differences = certificate["comparison"]["largest_difference"]
     assert differences["hidden states"] < 2e-5 and differences["pooled"] < 1e-5  # values up to 10
+    found = certificate["comparison"]["token_ids"]
+    assert found == {"with": "BertTokenizer", "texts": len(TEXTS), "differ": []}
     config = store.load(str(tmp_path / "out"))
     assert config.model.activation == "gelu" and config.data.lowercase
+
+    other = compare_token_ids(open_foreign(str(folder), choices=Choices(lowercase=False)))
+    assert other["differ"][0]["text"] == TEXTS[0]
+    assert token_id_line(other).startswith("token ids   DIFFER from those of BertTokenizer for ")

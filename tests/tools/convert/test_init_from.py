@@ -160,10 +160,15 @@ def test_a_copy_of_the_vocabulary_is_accepted(theirs, tmp_path):
 def test_a_source_without_a_vocabulary_file_is_refused(theirs, make_workdir):
     ids = {piece: i for i, piece in enumerate(VOCABULARY.split("\n"))}
     (theirs / "vocab.txt").unlink()
-    (theirs / "tokenizer.json").write_text(
-        json.dumps({"model": {"type": "WordPiece", "vocab": ids}})
-    )
-    with pytest.raises(ValueError, match="in tokenizer.json only: import it with"):
+    tokenizer = {
+        "model": {"type": "WordPiece", "vocab": ids},
+        "normalizer": {"type": "BertNormalizer"},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+    }
+    (theirs / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(
+        ValueError, match="no vocabulary in a file that a run can copy: import it with"
+    ):
         pretraining(theirs)
     (workdir := make_workdir()).joinpath("vocab.txt").unlink()
     with pytest.raises(ValueError, match="holds no vocab.txt or vocab.model"):

@@ -1,0 +1,222 @@
+"""The settings of transformers' tokenizers, in the files beside a vocabulary.
+
+What changes the ids of a text is followed, if this package has it, or refused by name; the rest has
+no effect on ids. docs/checkpoints.md lists every key. A class of transformers, such as
+`BertTokenizer`, takes the switches of tokenizer_config.json and only the pieces of tokenizer.json;
+a generic one, such as `PreTrainedTokenizerFast`, takes tokenizer.json as it is.
+"""
+
+import dataclasses
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+from bert_jax.files.errors import UserError
+from bert_jax.formats.foreign import read_json_object, sibling
+from bert_jax.text.ruled_wordpiece import Components
+
+Json = Mapping[str, Any]
+
+CONFIG, SPECIAL, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
+# Beginnings of the names of classes, by the type of the model in a tokenizer.json.
+_BERT = (
+    *("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "Lxmert", "SqueezeBert"),
+    *("LayoutLM", "RetriBert"),
+)
+CLASSES = {
+    "WordPiece": _BERT,
+    "BPE": ("Roberta", "GPT2", "Longformer", "Bart"),
+    "Unigram": ("XLMRoberta",),
+}
+GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
+# Key -> the values with which ids are those of this package.
+ONLY: dict[str, tuple[Any, ...]] = {
+    "do_basic_tokenize": (True,),
+    "never_split": ([],),
+    "word_tokenizer_type": ("basic",),
+    "subword_tokenizer_type": ("wordpiece",),
+    "wordpieces_prefix": ("##",),
+    "clean_text": (True,),
+    "truncation_side": ("right",),
+}
+ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+# Switches of BERT's classes -> field of WordRules, and their value in transformers if missing.
+SWITCHES: dict[str, tuple[str, Any]] = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("split_ideographs", True),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerSettings:
+    """Content of the settings' files of a folder.
+
+    Attributes:
+      path: path of tokenizer_config.json, for messages.
+      config: its content; {} if there is no such file.
+      added: added token -> file that names it.
+      name: class of the tokenizer, without "Fast"; "" if no file names it.
+      frames: whether texts are framed by [CLS] and [SEP].
+    """
+
+    path: str
+    config: Json
+    added: Mapping[str, str]
+    name: str
+    frames: bool = True
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether transformers takes tokenizer.json as it is."""
+        return self.name in GENERIC
+
+    def check(self, kind: str, special: Sequence[str], tokenizer: Json) -> None:
+        """Refuses settings with which transformers computes other ids.
+
+        Args:
+          kind: type of the model in a tokenizer.json.
+          special: the spellings of [PAD] [UNK] [CLS] [SEP] [MASK]; "" for those that are missing.
+          tokenizer: content of tokenizer.json; {} if it is not used.
+
+        Raises:
+          UserError: there is such a setting.
+        """
+        if self.name not in (*GENERIC, *(f"{name}Tokenizer" for name in CLASSES[kind]), ""):
+            raise UserError(
+                f"{self.path} names the class {self.name}: of tokenizers of the type {kind!r}, only"
+                f" {', '.join(CLASSES[kind])} and generic ones are supported."
+            )
+        for key, values in ONLY.items():
+            value = self.config.get(key)
+            if value is not None and value not in values:
+                raise UserError(
+                    f"{self.path} has {key}={value!r}: only {values[0]!r} is supported."
+                )
+        if "AutoTokenizer" in (self.config.get("auto_map") or {}):
+            raise UserError(
+                f"{self.path} has its own class of tokenizer (auto_map), which is not run."
+            )
+        for role, expected in zip(ROLES, special, strict=True):
+            value = content_of(self.config.get(role))
+            if value and expected and value != expected:
+                raise UserError(
+                    f"{self.path} has {role}={value!r}: with this vocabulary only {expected!r} is"
+                    " supported."
+                )
+        known = {*special, *(token["content"] for token in tokenizer.get("added_tokens") or ())}
+        self._check_added(known if kind == "BPE" else special)
+        self._check_framing(tokenizer, special)
+
+    def _check_added(self, known: Collection[str]) -> None:
+        for token, file in self.added.items():
+            if token not in known:
+                raise UserError(
+                    f"{file} adds the token {token!r}, which is found in text before it is split"
+                    " into words: only the special tokens are supported."
+                )
+
+    def _check_framing(self, tokenizer: Json, special: Sequence[str]) -> None:
+        """Refuses other tokens around a text than [CLS] and [SEP]."""
+        if self.is_generic and self.frames:
+            for key in ("add_bos_token", "add_eos_token"):
+                if self.config.get(key) is not None:
+                    raise UserError(
+                        f"{self.path} has {key}={self.config[key]!r}: texts are framed by [CLS] and"
+                        " [SEP] here, so leave it out."
+                    )
+        if "post_processor" not in tokenizer or not self.frames:
+            return
+        frames = list(_frames(tokenizer["post_processor"]))
+        cls, sep = special[2:4]
+        expected = [cls, "A", sep]
+        if (frames and frames != [expected]) or (not frames and self.is_generic):
+            shown = " and ".join(" ".join(frame) for frame in frames) or "nothing"
+            raise UserError(
+                f"{sibling(self.path, 'tokenizer.json')} has a post_processor that makes {shown} of"
+                f" a text A: only {' '.join(expected)} is supported."
+            )
+
+    def switches(self, found: Components | None, lowercase: bool | None) -> dict[str, Any]:
+        """Returns the fields of `WordRules`; `lowercase` is None if no file says it.
+
+        Args:
+          found: components of tokenizer.json; None: there is none.
+          lowercase: the user's choice; None: none.
+
+        Raises:
+          UserError: tokenizer.json has a switch that its class does not read there.
+        """
+        values = {field: default for field, default in SWITCHES.values()} | {"lowercase": None}
+        if found:
+            values |= dataclasses.asdict(found.rules)
+        if lowercase is not None:
+            values["lowercase"] = lowercase
+        if found and self.is_generic:
+            return values
+        for key, (field, default) in SWITCHES.items():
+            if field == "lowercase" and lowercase is not None:
+                continue
+            if self.config.get(key) is not None:
+                values[field] = self.config[key]
+            elif found and values[field] != default and os.path.isfile(self.path):
+                raise UserError(
+                    f"{sibling(self.path, 'tokenizer.json')} has {field}={values[field]}, which"
+                    f" transformers' {self.name or 'BertTokenizer'} does not read there: write"
+                    f" {key} into {self.path}, or name the class PreTrainedTokenizerFast."
+                )
+        return values
+
+
+def read_settings(path: str, frames: bool = True) -> TokenizerSettings:
+    """Returns the settings of a folder, or of the folder of a file.
+
+    Args:
+      path: the folder, or a file in it.
+      frames: whether texts are framed by [CLS] and [SEP].
+
+    Raises:
+      UserError: a file cannot be read.
+    """
+    config, special, added = (_read(sibling(path, name)) for name in (CONFIG, SPECIAL, ADDED))
+    config = {**special, **config}
+    tokens = {name: sibling(path, ADDED) for name in added}
+    more = [*_contents(config.get("added_tokens_decoder"))]
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        more += _contents(config.get(key))
+    tokens |= dict.fromkeys(more, sibling(path, CONFIG))
+    named = config.get("tokenizer_class") or _read(sibling(path, "config.json")).get(
+        "tokenizer_class"
+    )
+    name = str(named or "").removesuffix("Fast")
+    return TokenizerSettings(sibling(path, CONFIG), config, tokens, name, frames)
+
+
+def _read(path: str) -> dict[str, Any]:
+    return read_json_object(path) if os.path.isfile(path) else {}
+
+
+def content_of(token: Any) -> str:
+    """Returns the text of a special token, which may be an object with its options."""
+    return str((token or {}).get("content", "")) if isinstance(token, Mapping) else str(token or "")
+
+
+def _contents(tokens: Any) -> list[str]:
+    """Returns the texts of a list of tokens, or of an object that has them as values."""
+    values = tokens.values() if isinstance(tokens, Mapping) else tokens or ()
+    return [content_of(token) for token in values]
+
+
+def _frames(processor: Json | None) -> Iterator[list[str]]:
+    """Yields what each part of a post_processor makes of a text A."""
+    match (processor or {}).get("type"):
+        case "Sequence":
+            for part in (processor or {})["processors"]:
+                yield from _frames(part)
+        case "TemplateProcessing":
+            yield [
+                item["SpecialToken"]["id"] if "SpecialToken" in item else item["Sequence"]["id"]
+                for item in (processor or {})["single"]
+            ]
+        case "BertProcessing" | "RobertaProcessing":
+            yield [(processor or {})["cls"][0], "A", (processor or {})["sep"][0]]

@@ -1,0 +1,163 @@
+"""WordPiece with other rules than BERT's for words, and the tokenizer.json that has them.
+
+Text becomes words by the switches of `WordRules`, which google-research/bert has not all, but the
+components of BERT in the `tokenizers` library have: `BertNormalizer`, `BertPreTokenizer` and
+`WordPiece`. A vocab.txt has no place for them, so the vocabulary is a tokenizer.json, also in
+workdirs. `data.lowercase` stays the setting of the case.
+
+A file with other components is refused by name, since its ids would be others.
+"""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bert_jax.files.errors import UserError
+from bert_jax.text.tokenization import SPECIAL_TOKENS, WordRules
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+Json = Mapping[str, Any]
+
+# Of the components that `formats.hf_tokenizer` writes: their types, without and with folding.
+_OUR_CLEANING = ["Replace", "Replace"]
+_OUR_LOWERCASE, _OUR_ACCENTS = ["Replace", "Lowercase"], ["Replace", "NFD", "Replace"]
+_OUR_SPLITS = ["Split", "Split"]
+_FIRST_IDEOGRAPHS = "\u4e00-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Components:
+    """What a tokenizer.json of WordPiece says.
+
+    Attributes:
+      ids: piece -> id.
+      rules: how text becomes words.
+      max_word_length: longer words are [UNK].
+    """
+
+    ids: dict[str, int]
+    rules: WordRules
+    max_word_length: int
+
+
+def read_components(content: Json, path: str) -> Components:
+    """Returns the settings in a tokenizer.json of WordPiece.
+
+    Raises:
+      UserError: it has other components than BERT's.
+    """
+    model = content["model"]
+    for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", SPECIAL_TOKENS[1])):
+        if (value := model.get(name, expected)) != expected:
+            raise UserError(f"{path} has {name}={value!r}: only {expected!r} is supported.")
+    if added := _unknown_tokens(content.get("added_tokens") or ()):
+        raise UserError(
+            f"{path} has added tokens ({', '.join(map(repr, added[:8]))}), which are found in text"
+            " before it is split into words: only BERT's special tokens are supported."
+        )
+    normalizer, splits = content.get("normalizer") or {}, content.get("pre_tokenizer") or {}
+    if (rules := _our_rules(normalizer, splits)) is None:
+        for name, part in (("normalizer", normalizer), ("pre_tokenizer", splits)):
+            expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}[name]
+            if part.get("type") != expected:
+                raise UserError(
+                    f"{path} has the {name} {_type_of(part)}: only {expected} is supported."
+                )
+        if normalizer.get("clean_text", True) is not True:
+            raise UserError(f"{path} has clean_text=False: only True is supported.")
+        rules = WordRules(
+            normalizer.get("lowercase", True),
+            normalizer.get("strip_accents"),
+            normalizer.get("handle_chinese_chars", True),
+        )
+    length = model.get("max_input_chars_per_word", WordPieceTokenizer.max_word_length)
+    special = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
+    return Components(dict(model["vocab"]) | special, rules, length)
+
+
+def _unknown_tokens(added: Any) -> list[str]:
+    return [token["content"] for token in added if token["content"] not in SPECIAL_TOKENS]
+
+
+def _our_rules(normalizer: Json, splits: Json) -> WordRules | None:
+    """Returns the rules in components that this package wrote; None: they are others."""
+    types = _types(normalizer, "normalizers")
+    for lowercase in (False, True):
+        for strip in (False, True):
+            wanted = _OUR_CLEANING + _OUR_LOWERCASE * lowercase + _OUR_ACCENTS * strip
+            if types == wanted and _types(splits, "pretokenizers") == _OUR_SPLITS:
+                pattern = splits["pretokenizers"][-1]["pattern"].get("Regex", "")
+                has_ideographs = _FIRST_IDEOGRAPHS in pattern
+                return WordRules(lowercase, None if strip == lowercase else strip, has_ideographs)
+    return None
+
+
+def _types(component: Json, name: str) -> list[str]:
+    return [step["type"] for step in component.get(name) or ()]
+
+
+def _type_of(component: Json) -> str:
+    steps = _types(component, "normalizers") or _types(component, "pretokenizers")
+    return " then ".join(steps) or component.get("type", "none")
+
+
+class RuledWordPieceTokenizer(WordPieceTokenizer):
+    """WordPiece with the rules in its file, a tokenizer.json.
+
+    Raises:
+      UserError: the file has other components than BERT's, or a special token is missing.
+    """
+
+    KIND = "wordpiece_rules"
+
+    def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the tokenizer.json"):
+        try:
+            content = json.loads(vocabulary)
+        except ValueError as error:
+            raise UserError(f"{path} cannot be read: {error}.") from None
+        found = read_components(content, path)
+        super().__init__("\n".join(ordered_pieces(found.ids, path)).encode(), lowercase, path)
+        self._arguments = (vocabulary, lowercase, path)
+        self._rules = dataclasses.replace(found.rules, lowercase=lowercase)
+        self.max_word_length = found.max_word_length
+        kind = f"{self.KIND} lowercase={lowercase}\n".encode()
+        self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
+
+
+def ordered_pieces(ids: Mapping[str, int], path: str) -> list[str]:
+    """Returns the pieces by id.
+
+    Raises:
+      UserError: the ids are not 0, 1, 2 ...
+    """
+    pieces = sorted(ids, key=ids.__getitem__)
+    if [ids[piece] for piece in pieces] != list(range(len(pieces))):
+        raise UserError(
+            f"{path} does not number its pieces 0, 1, 2 ...: name a vocab.txt with --vocab=PATH."
+        )
+    return pieces
+
+
+def ruled_vocabulary(pieces: list[str], rules: WordRules, max_word_length: int) -> bytes:
+    """Returns the file of a `RuledWordPieceTokenizer`."""
+    content = {
+        "version": "1.0",
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": rules.split_ideographs,
+            "strip_accents": rules.strip_accents,
+            "lowercase": rules.lowercase,
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": SPECIAL_TOKENS[1],
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": max_word_length,
+            "vocab": {piece: index for index, piece in enumerate(pieces)},
+        },
+    }
+    return (json.dumps(content, ensure_ascii=False) + "\n").encode()
