@@ -16,8 +16,15 @@ from types import ModuleType
 from bert_jax.config import store
 from bert_jax.files.errors import UserError
 from bert_jax.formats import bilm, google, huggingface, openai
-from bert_jax.formats.foreign import Choices, ForeignCheckpoint, check_vocabulary_size, sibling
+from bert_jax.formats.foreign import (
+    Choices,
+    ForeignCheckpoint,
+    check_vocabulary_size,
+    is_padded,
+    sibling,
+)
 from bert_jax.formats.hub import local_model
+from bert_jax.formats.names import NAMES
 
 FORMATS: dict[str, ModuleType] = {
     "huggingface": huggingface,
@@ -67,7 +74,24 @@ def open_checkpoint(
     """
     path = local_model(path)
     checkpoint = FORMATS[format or format_of(path)].open_checkpoint(path, choices or Choices())
+    checkpoint = _with_padded_table(checkpoint)
     name = checkpoint.vocabulary.path or sibling(checkpoint.path, "tokenizer.json")
     pieces, rows = len(checkpoint.tokenizer().pieces), checkpoint.model["vocab_size"]
     notes = check_vocabulary_size(pieces, rows, name)
     return dataclasses.replace(checkpoint, notes=(*checkpoint.notes, *notes))
+
+
+def _with_padded_table(checkpoint: ForeignCheckpoint) -> ForeignCheckpoint:
+    """Returns a checkpoint whose vocab_size is that of its table, if the table is padded."""
+    name, tensors = checkpoint.model["name"], checkpoint.tensors
+    table = NAMES[name][checkpoint.format]
+    path = f"{name}/embeddings/word_embeddings/embedding"
+    wanted = next((row.tensor for row in table.rows if row.path == path), "")
+    stored = next((tensor for tensor in tensors if table.current_name(tensor) == wanted), "")
+    size = checkpoint.model["vocab_size"]
+    shapes = getattr(tensors, "entries", tensors)  # a bundle would read the whole table
+    if not stored or not is_padded(size, rows := shapes[stored].shape[0]):
+        return checkpoint
+    note = f"The configuration has vocab_size={size}, the embedding table {rows} rows."
+    model = checkpoint.model | {"vocab_size": rows}
+    return dataclasses.replace(checkpoint, model=model, notes=(*checkpoint.notes, note))

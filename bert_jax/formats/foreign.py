@@ -12,8 +12,9 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import Vocabulary
 
-# Maximum number of rows that an embedding table has only as padding, for matrix units.
-_MAX_PADDING = 128
+# Rows that an embedding table has only as padding, for matrix units: the number of rows is a
+# multiple of the first, and fewer than the second are added.
+_PADDING = ((8, 128), (64, 1024))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -129,6 +130,13 @@ def is_lowercase(vocabulary: bytes) -> bool:
     return all(word == word.lower() for word in words)
 
 
+def is_padded(rows: int, padded: int) -> bool:
+    """Returns whether a table of `rows` may have been padded to `padded` rows."""
+    return rows < padded and any(
+        padded % size == 0 and padded - rows < limit for size, limit in _PADDING
+    )
+
+
 def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
     """Compares the size of a vocabulary with the rows of the embedding table; returns notes.
 
@@ -137,7 +145,7 @@ def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
     """
     if pieces == rows:
         return ()
-    if pieces < rows < pieces + _MAX_PADDING and rows % 8 == 0:
+    if is_padded(pieces, rows):
         return (f"The last {rows - pieces} of the {rows:,} rows of the embedding table pad it.",)
     raise UserError(
         f"{path} has {pieces:,} pieces and the model {rows:,} (vocab_size): it is not the"

@@ -113,6 +113,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
             f"{config_path} has model_type={model_type!r}: only"
             f" {', '.join(map(repr, _BY_MODEL_TYPE))} are supported."
         )
+    if "quantization_config" in values:
+        raise UserError(
+            f"{config_path} has a quantization_config: quantized weights are not supported; get"
+            " them in float32, float16 or bfloat16."
+        )
     name = _BY_MODEL_TYPE[model_type]
     open_model = _open_gpt if name == "gpt" else _open_bert
     return open_model(path, values, arrays, choices, name)

@@ -44,7 +44,7 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
                 f"{path} is not a safetensors file, or truncated: it has {size:,} bytes."
             )
         header = file.read(length)
-    tensors = {}
+    tensors, unsupported = {}, ""
     try:
         entries = json.loads(header)
         entries.pop("__metadata__", None)
@@ -54,7 +54,8 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
         data = np.memmap(path, np.uint8, "r", offset=0)[8 + length :]
         for name, entry in entries.items():
             if entry["dtype"] not in _DTYPES:
-                raise UserError(f"{name} has the unsupported dtype {entry['dtype']}")
+                unsupported = f"{name} has the unsupported dtype {entry['dtype']}"
+                continue
             start, end = entry["data_offsets"]
             array = data[start:end].view(_DTYPES[entry["dtype"]])
             tensors[name] = array.reshape(entry["shape"])
@@ -62,6 +63,8 @@ def read_safetensors(path: str) -> dict[str, np.ndarray]:
         raise UserError(
             f"{path} cannot be read: {error}; it is corrupt or truncated, get it again."
         ) from None
+    if unsupported:
+        raise UserError(f"{path}: {unsupported}: get the weights in float32, float16 or bfloat16.")
     return tensors
 
 

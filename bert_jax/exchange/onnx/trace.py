@@ -64,8 +64,15 @@ def make_graph(
         for name, sizes in inputs.items()
     }
     weights = {path: jax.ShapeDtypeStruct(x.shape, x.dtype) for path, x in params.items()}
+    order: list[str] = []  # of the function's outputs; jax sorts them
+
+    def ordered(params: Any, batch: Any) -> dict[str, jax.Array]:
+        outputs = function(params, batch)
+        order[:] = outputs
+        return outputs
+
     with _whole_norms():
-        traced = jax.jit(function).trace(weights, specs)
+        traced = jax.jit(ordered).trace(weights, specs)
     graph = Graph()
     for name, sizes in inputs.items():
         graph.add_sizes(name, sizes)
@@ -74,15 +81,15 @@ def make_graph(
         cast = graph.add("Cast", name, to=onnx.TensorProto.INT32)
         args.append(Value(cast, specs[name].shape))
     results = _run(graph, traced.jaxpr.jaxpr, traced.jaxpr.consts, args)
-    outputs = []
+    outputs = {}
     for name, value, leaf in zip(
         sorted(traced.out_info), results, traced.jaxpr.out_avals, strict=True
     ):
         graph.add("Identity", graph.exact(value, leaf.shape), outputs=[name])
-        outputs.append(_info(name, onnx.TensorProto.FLOAT, leaf.shape))
+        outputs[name] = _info(name, onnx.TensorProto.FLOAT, leaf.shape)
     return graph.model(
         [_info(name, onnx.TensorProto.INT64, sizes) for name, sizes in inputs.items()],
-        outputs,
+        [outputs[name] for name in order],
         params,
     )
 

@@ -72,9 +72,8 @@ def _load(loaded: LoadedModel) -> Any:
     import torch
 
     make, options = _class(loaded)
-    return make.from_pretrained(
-        _path(loaded), dtype=torch.float32, attn_implementation="eager", **options
-    ).eval()
+    options |= {"attn_implementation": "eager", "vocab_size": loaded.config.model.vocab_size}
+    return make.from_pretrained(_path(loaded), dtype=torch.float32, **options).eval()
 
 
 def _fill(loaded: LoadedModel) -> Any:

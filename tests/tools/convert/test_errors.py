@@ -32,8 +32,8 @@ def drop(*names):
     return lambda folder: edit(folder, lambda arrays: [arrays.pop(name) for name in names])
 
 
-def put(name, array):
-    return lambda folder: edit(folder, lambda arrays: arrays.update({name: np.array(array, "f4")}))
+def put(name, array, dtype="f4"):
+    return lambda folder: edit(folder, lambda arrays: arrays.update({name: np.array(array, dtype)}))
 
 
 def configure(**changes):
@@ -93,6 +93,11 @@ BERT = {
         r"theirs: bert.pooler.dense.bias has 2 NaN or infinite values \(as float32\) of 16",
     ),
     "beyond float32": (exceed_float32, r"bert.pooler.dense.bias has 1 NaN or infinite"),
+    "int8": (
+        put("bert.pooler.dense.weight", np.ones((16, 16)), "i1"),
+        "bert.pooler.dense.weight has the dtype int8: quantized weights are not supported",
+    ),
+    "quantized": (configure(quantization_config={"bits": 8}), "has a quantization_config"),
     "two names for one": (put("bert.embeddings.LayerNorm.gamma", np.ones(16)), "twice"),
     "another decoder": (
         put("cls.predictions.decoder.weight", np.ones((57, 16))),

@@ -7,13 +7,20 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
-from bert_jax.formats.foreign import Choices
+from bert_jax.formats.foreign import Choices, is_padded
 from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.tools.convert import conversions
 from bert_jax.tools.convert.token_ids import TEXTS, compare_token_ids, token_id_line
 from bert_jax.training.workdir import open_model
 from tests.tools.convert.conftest import VOCABULARY
-from tests.tools.convert.hf_folders import GPT_PIECES, edit, from_hf, read_certificate, worst
+from tests.tools.convert.hf_folders import (
+    GPT_PIECES,
+    edit,
+    edit_config,
+    from_hf,
+    read_certificate,
+    worst,
+)
 from tests.twins import to_theirs
 
 safetensors_numpy = pytest.importorskip("safetensors.numpy")
@@ -249,6 +256,21 @@ def test_a_single_file_whose_table_is_padded(save):
     run = from_hf(file, "--activation=gelu_tanh")
     assert (run.config.model.activation, run.config.model.vocab_size) == ("gelu_tanh", 64)
     assert any("The last 7 of the 64 rows" in note for note in read_certificate(file)["notes"])
+
+
+@pytest.mark.parametrize("vocab_size", [57, 64])
+def test_a_padded_table_with_either_size_in_the_configuration(save, vocab_size):
+    folder, _ = save(vocab_size=64)
+    edit_config(folder, vocab_size=vocab_size)
+    run, certificate = from_hf(folder, compare=True), read_certificate(folder)
+    assert run.config.model.vocab_size == 64 and worst(certificate) < 1e-5
+
+
+def test_rows_of_padding_are_told_from_another_vocabulary():
+    padded = (30528, 30592, 30720, 31488)
+    assert [rows for rows in range(30523, 32000) if is_padded(30522, rows)][0] == 30528
+    assert all(is_padded(30522, rows) for rows in padded)
+    assert not any(is_padded(30522, rows) for rows in (30522, 30523, 28996, 31546, 31552, 50265))
 
 
 # ------------------------------------------------------------------ vocabulary, case, labels

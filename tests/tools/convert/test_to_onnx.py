@@ -228,6 +228,7 @@ def test_every_head_gives_our_outputs(name, make, tmp_path):
     expected = {output: getattr(outputs, output) for output in names}
     sequences = 3 if values["task"] == "multiple_choice" else 2 * both_orders(loaded)
     facts = check(loaded, tmp_path / "out", expected, sequences)
+    assert tuple(facts["outputs"]) == names
     assert facts["labels"] == labels.split()
     assert ("transitions" in facts) == (name == "crf")
 
