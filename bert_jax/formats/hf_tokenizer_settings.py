@@ -13,6 +13,7 @@ from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import read_json_object, sibling
+from bert_jax.formats.sentence_transformers import lowercases
 from bert_jax.text.ruled_wordpiece import Components
 
 Json = Mapping[str, Any]
@@ -58,6 +59,7 @@ class TokenizerSettings:
       added: added token -> file that names it.
       name: class of the tokenizer, without "Fast"; "" if no file names it.
       frames: whether texts are framed by [CLS] and [SEP].
+      lowercases: whether sentence-transformers lower cases texts before the tokenizer.
     """
 
     path: str
@@ -65,6 +67,7 @@ class TokenizerSettings:
     added: Mapping[str, str]
     name: str
     frames: bool = True
+    lowercases: bool = False
 
     @property
     def is_generic(self) -> bool:
@@ -96,6 +99,11 @@ class TokenizerSettings:
         if "AutoTokenizer" in (self.config.get("auto_map") or {}):
             raise UserError(
                 f"{self.path} has its own class of tokenizer (auto_map), which is not run."
+            )
+        if self.lowercases and kind == "BPE":
+            raise UserError(
+                "sentence_bert_config.json has do_lower_case=True, which is not supported with the"
+                f" byte-level BPE of {self.path}: it has case."
             )
         for role, expected in zip(ROLES, special, strict=True):
             value = content_of(self.config.get(role))
@@ -189,7 +197,7 @@ def read_settings(path: str, frames: bool = True) -> TokenizerSettings:
         "tokenizer_class"
     )
     name = str(named or "").removesuffix("Fast")
-    return TokenizerSettings(sibling(path, CONFIG), config, tokens, name, frames)
+    return TokenizerSettings(sibling(path, CONFIG), config, tokens, name, frames, lowercases(path))
 
 
 def _read(path: str) -> dict[str, Any]:

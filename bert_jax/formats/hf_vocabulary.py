@@ -82,7 +82,8 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
             return tokenizers.read_vocabulary(file), _chosen(choices, lowercase)
         case "sentencepiece.bpe.model":
             settings.check("Unigram", _ROBERTA, {})
-            return _fairseq_model(tokenizers.read_vocabulary(file)), _chosen(choices, False)
+            lowercase = _chosen(choices, settings.lowercases)
+            return _fairseq_model(tokenizers.read_vocabulary(file)), lowercase
         case "tokenizer.json":
             return _from_tokenizer_json(file, settings, choices)
         case "merges.txt":
@@ -118,7 +119,7 @@ def _from_tokenizer_json(
         case "Unigram":
             pieces = {piece for piece, _ in model["vocab"]}
             settings.check("Unigram", find_special(dict.fromkeys(pieces, 0)), tokenizer)
-            return _unigram_model(tokenizer, file), _chosen(choices, False)
+            return _unigram_model(tokenizer, file), _chosen(choices, settings.lowercases)
         case kind:
             raise UserError(
                 f"{file} has a tokenizer of type {kind!r}: only 'WordPiece', 'BPE' and 'Unigram'"
@@ -165,6 +166,9 @@ def _wordpiece(
     switches = settings.switches(found, choices.lowercase)
     if switches["lowercase"] is None:
         switches["lowercase"] = is_lowercase(vocabulary.content)
+    if settings.lowercases and choices.lowercase is None and not switches["lowercase"]:
+        # Before the tokenizer, which goes on to keep accents.
+        switches |= {"lowercase": True, "strip_accents": bool(switches["strip_accents"])}
     rules = WordRules(**switches)
     length = found.max_word_length if found else _USUAL_LENGTHS[0]
     is_default = rules.strips_accents == rules.lowercase and rules.split_ideographs

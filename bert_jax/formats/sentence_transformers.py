@@ -2,10 +2,12 @@
 
     modules.json                       the modules in order: Transformer, Pooling, Normalize
     1_Pooling/config.json              the pooling, and whether it includes the tokens of a prompt
-    sentence_bert_config.json          the maximum length
+    sentence_bert_config.json          the maximum length, lower case (formats.hf_vocabulary)
+    tokenizer_config.json              the maximum length, if that file has none
     config_sentence_transformers.json  prompts by name, and the name of the default one
 
-A workdir has the same files if its vectors are trained, or were imported with them.
+A workdir has the same files if its vectors are trained, or were imported with them. Of vectors that
+are made in a way that this package lacks, a workdir has the reason only.
 """
 
 import dataclasses
@@ -15,7 +17,7 @@ from typing import Any
 
 from bert_jax.files.atomic import read_json, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.formats.foreign import read_json_object
+from bert_jax.formats.foreign import read_json_object, sibling
 
 MODULES = "modules.json"
 _POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
@@ -23,6 +25,24 @@ _SETTINGS, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers
 # Up to version 5 the pooling has a field for each mode, later one field.
 _MODE, _NEW_MODE = "pooling_mode_", "pooling_mode"
 _MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
+# The names of the first module: now, and in the first versions.
+_TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa")
+_SETTINGS_FILES = (
+    *(_SETTINGS, "sentence_roberta_config.json", "sentence_distilbert_config.json"),
+    "sentence_xlm-roberta_config.json",
+)
+# Key of _SETTINGS -> its only value with which vectors are ours; other keys must be empty.
+ONLY: dict[str, Any] = {
+    "transformer_task": "feature-extraction",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
+    "module_output_name": "token_embeddings",
+}
+_FOLLOWED = ("max_seq_length", "do_lower_case")
+_IRRELEVANT = ("unpad_inputs",)
+# Key of a module in the modules.json of a workdir: what is not done here.
+_UNKNOWN = "unknown"
+# A model_max_length above it means that there is none.
+_NO_LENGTH = 1_000_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,6 +76,11 @@ class SentenceVectors:
         Raises:
           UserError: it looks like a name and is none, or prompts are pooled in another way.
         """
+        if self.default_prompt and not chosen and self.default_prompt not in self.prompts:
+            raise UserError(
+                f"{_PROMPTS} has default_prompt_name={self.default_prompt!r}, which is none of its"
+                f" prompts ({', '.join(self.prompts)}): name one with --prompt."
+            )
         text = self.prompts.get(chosen or self.default_prompt, chosen)
         if text == chosen and chosen.isidentifier():
             raise UserError(
@@ -73,7 +98,7 @@ class SentenceVectors:
     def describe(self) -> str:
         """Returns a sentence about the vectors; "" if nothing is known of them."""
         if self.unknown:
-            return f"{MODULES} {self.unknown}, which is left out: vectors of texts will differ."
+            return f"{MODULES} {self.unknown}, which is not done here: encode needs --pooling."
         if not self.pooling:
             return ""
         scaled = ", scaled to length 1" if self.normalize else ""
@@ -91,41 +116,71 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
     if not os.path.isfile(path := os.path.join(folder, MODULES)):
         return SentenceVectors()
     try:
-        modules = [(module["type"], module["path"]) for module in read_json(path)]
-    except (ValueError, TypeError, KeyError) as error:
+        modules = read_json(path)
+        kinds = [(str(module["type"]).split(".")[-1], module["path"]) for module in modules]
+        first = os.path.join(folder, kinds[0][1])
+    except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"{path} is corrupt ({error!r}): get another one.") from None
-    pooling, normalize, unknown, pools_prompt = "", False, "", True
-    for kind, part in modules:
-        kind = kind.split(".")[-1]
-        if kind == "Pooling":
-            values = read_json_object(os.path.join(folder, part, "config.json"))
-            modes = _modes(values)
-            pooling = _MODES.get(modes[0], modes[0]) if len(modes) == 1 else ""
-            pooling = pooling if pooling in _MODES.values() else ""
-            unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
-            pools_prompt = values.get("include_prompt", True)
-        elif kind == "Normalize":
-            normalize = True
-        elif kind != "Transformer":
-            unknown = f"has a module {kind}"
-    folders = [os.path.join(folder, part) for _, part in modules]
-    settings = _first_object([os.path.join(part, _SETTINGS) for part in folders])
+    poolings = [os.path.join(folder, part) for kind, part in kinds if kind == "Pooling"]
+    values = _first_object([os.path.join(part, "config.json") for part in poolings])
+    modes = _modes(values)
+    pooling = _MODES.get(modes[0], modes[0]) if len(modes) == 1 else ""
+    pooling = pooling if pooling in _MODES.values() else ""
+    settings = _first_object([os.path.join(first, name) for name in _SETTINGS_FILES])
     prompts = _first_object([os.path.join(folder, _PROMPTS)])
+    names = [kind for kind, _ in kinds if kind != "Dropout"]  # which does nothing here
+    unknown = next((str(m[_UNKNOWN]) for m in modules if _UNKNOWN in m), "")
+    unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts)
+    unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
+    length = settings.get("max_seq_length")
+    if length is None:
+        config = _first_object([os.path.join(first, "tokenizer_config.json")])
+        length = config.get("model_max_length")
     return SentenceVectors(
-        pooling,
-        normalize,
-        settings.get("max_seq_length") or 0,
+        pooling if "Pooling" in names else "",
+        "Normalize" in names,
+        int(length) if length and length < _NO_LENGTH else 0,
         unknown,
         prompts.get("prompts") or {},
         prompts.get("default_prompt_name") or "",
-        pools_prompt,
+        values.get("include_prompt", True),
     )
+
+
+def _unknown_modules(names: list[str]) -> str:
+    """Returns what differs from a Transformer, a Pooling and any scaling to length 1."""
+    if other := next(
+        (name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")), ""
+    ):
+        return f"has a module {other}"
+    if names[:1] and names[0] in _TRANSFORMERS and names[1:2] == ["Pooling"]:
+        if set(names[2:]) <= {"Normalize"}:
+            return ""
+    return f"has the modules {', '.join(names)} in this order"
+
+
+def _unknown_settings(settings: Mapping[str, Any], prompts: Mapping[str, Any]) -> str:
+    """Returns the setting of the first module, or of the model, that is not followed."""
+    for key, value in settings.items():
+        if key not in (*_FOLLOWED, *_IRRELEVANT) and value and value != ONLY.get(key):
+            return f"belongs to a folder with {key}={value!r} in {_SETTINGS}"
+    if (kind := prompts.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
+        return f"belongs to a {kind}"
+    return ""
+
+
+def lowercases(path: str) -> bool:
+    """Returns whether text is lower cased before the tokenizer, in the folder of a Transformer."""
+    settings = _first_object([sibling(path, name) for name in _SETTINGS_FILES])
+    return settings.get("do_lower_case") is True
 
 
 def _modes(values: Mapping[str, Any]) -> list[str]:
     """Returns the modes of a pooling by their names in its configuration."""
     if modes := values.get(_NEW_MODE):
         return [modes] if isinstance(modes, str) else list(map(str, modes))
+    if not any(name.startswith(_MODE) for name in values):
+        return ["mean"]  # the default
     return [
         name.removeprefix(_MODE)
         for name in values
@@ -137,16 +192,23 @@ def _first_object(paths: list[str]) -> dict[str, Any]:
     return next((read_json_object(path) for path in paths if os.path.isfile(path)), {})
 
 
-def write_sentence_vectors(vectors: SentenceVectors, folder: str, hidden_size: int) -> None:
+def write_sentence_vectors(
+    vectors: SentenceVectors, folder: str, hidden_size: int, is_workdir: bool = False
+) -> None:
     """Writes what `read_sentence_vectors` and all versions of sentence-transformers read.
 
-    Nothing is written if the pooling is not known, or something is done besides.
+    Nothing is written if the pooling is not known, or something is done besides; to a workdir, the
+    reason.
 
     Args:
       vectors: how vectors are made.
       folder: folder of the model, where its other files are.
       hidden_size: features of a hidden state.
+      is_workdir: whether only this package reads the folder.
     """
+    if is_workdir and vectors.unknown:
+        module = {"type": _TRANSFORMERS[0], "path": "", _UNKNOWN: vectors.unknown}
+        write_json(os.path.join(folder, MODULES), [module], sort_keys=False)
     if not vectors.pooling or vectors.unknown:
         return
     modules = [("Transformer", ""), ("Pooling", _POOLING)]

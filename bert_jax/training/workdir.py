@@ -109,7 +109,8 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     if TASKS[config.task].head:
         is_regression = config["head.problem_type"] == "regression"
         write_labels(folder, () if is_regression else loaded.labels)
-    write_sentence_vectors(loaded.sentence_vectors, folder, config.model.hidden_size)
+    size = config.model.hidden_size
+    write_sentence_vectors(loaded.sentence_vectors, folder, size, is_workdir=True)
     meta = {"config": config.to_dict(), "source": certificate["source"]}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(loaded.params), meta)

@@ -83,6 +83,8 @@ def write(
             " output='vectors'."
         )
     output = output or ("vectors" if is_headless else "task")
+    if output == "vectors" and loaded.sentence_vectors.unknown and not vectors:
+        raise UserError(loaded.sentence_vectors.describe())
     vectors = vectors or loaded.sentence_vectors
     vectors = dataclasses.replace(vectors, pooling=vectors.pooling or "mean")
     if output == "vectors":
