@@ -40,6 +40,8 @@ ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
     "relu2": "relu_squared",
 }
+# Keys of config.json that make another model of any kind, unless they are empty.
+UNSUPPORTED = ("is_encoder_decoder", "pruned_heads", "rope_scaling")
 # How the names of the classes with another head than those of pre-training end -> value for
 # `config.task`.
 TASKS_BY_CLASS = {
@@ -80,7 +82,13 @@ class Family:
 
 # By the name of the encoder.
 FAMILIES = {
-    "bert": Family(BERT, "Bert", tuple(TASKS_BY_CLASS.values()), has_pairs=True),
+    "bert": Family(
+        BERT,
+        "Bert",
+        tuple(TASKS_BY_CLASS.values()),
+        ("Model", "ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
+        has_pairs=True,
+    ),
     "distilbert": Family(DISTILBERT, "DistilBert", reads_pairs=False),
     "electra": Family(
         ELECTRA, "Electra", classes=("Model", "ForMaskedLM", "ForPreTraining"), activation="gelu"
@@ -113,14 +121,27 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
             f"{config_path} has model_type={model_type!r}: only"
             f" {', '.join(map(repr, _BY_MODEL_TYPE))} are supported."
         )
+    _check_kind(values, config_path)
+    name = _BY_MODEL_TYPE[model_type]
+    open_model = _open_gpt if name == "gpt" else _open_bert
+    return open_model(path, values, arrays, choices, name)
+
+
+def _check_kind(values: dict[str, Any], config_path: str) -> None:
+    """Raises UserError for a model that transformers changes, or makes of other classes."""
     if "quantization_config" in values:
         raise UserError(
             f"{config_path} has a quantization_config: quantized weights are not supported; get"
             " them in float32, float16 or bfloat16."
         )
-    name = _BY_MODEL_TYPE[model_type]
-    open_model = _open_gpt if name == "gpt" else _open_bert
-    return open_model(path, values, arrays, choices, name)
+    for key in UNSUPPORTED:
+        if value := values.get(key):
+            raise UserError(f"{config_path} has {key}={value!r}, which is not supported.")
+    own = OWN.config.required["model_type"]
+    if "AutoModel" in (values.get("auto_map") or {}) and values.get("model_type") != own:
+        raise UserError(f"{config_path} has its own classes (auto_map), which are not run.")
+    if os.path.isfile(adapter := sibling(config_path, "adapter_config.json")):
+        raise UserError(f"{adapter}: adapters are not supported; merge them into the weights.")
 
 
 def _open_bert(
@@ -182,8 +203,6 @@ def _read_model(
 
 def _check_class(values: dict[str, Any], config_path: str, family: Family) -> None:
     """Raises UserError for a class with a head that is not one of this package."""
-    if family.has_pairs:
-        return
     ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
     known = [family.prefix + end for end in (*family.classes, *ends)]
     for name in values.get("architectures") or ():

@@ -289,6 +289,11 @@ def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:
     """Returns the bases that transformers 5 writes for each type of layer, by the older keys."""
     bases = {}
     parameters = values.get("rope_parameters") or {}
+    if other := parameters.keys() - {"full_attention", "sliding_attention"}:
+        raise UserError(
+            f"{path} has rope_parameters for {', '.join(sorted(other))}: only full_attention and"
+            " sliding_attention are supported."
+        )
     for kind, key in (
         ("full_attention", "global_rope_theta"),
         ("sliding_attention", "local_rope_theta"),
