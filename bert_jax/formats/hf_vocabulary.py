@@ -67,7 +67,8 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
         if is_text:
             return _wordpiece(read_vocabulary(chosen), settings, None, choices)
         return tokenizers.read_vocabulary(chosen), bool(choices.lowercase)
-    names = ("vocab.txt", "vocab.model", "sentencepiece.bpe.model", "tokenizer.json", "merges.txt")
+    # transformers takes tokenizer.json first.
+    names = ("vocab.txt", "vocab.model", "tokenizer.json", "sentencepiece.bpe.model", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
     name, file = next(((name, file) for name, file in files if os.path.isfile(file)), ("", ""))
     match name:
@@ -107,7 +108,8 @@ def _from_tokenizer_json(
 ) -> tuple[Vocabulary, bool]:
     tokenizer = read_json_object(file)
     model = tokenizer.get("model") or {}
-    match model.get("type"):
+    is_old = "continuing_subword_prefix" in model and "merges" not in model  # without a type
+    match model.get("type", "WordPiece" if is_old else None):
         case "WordPiece":
             found = read_components(tokenizer, file)
             settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)

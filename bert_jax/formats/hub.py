@@ -19,7 +19,8 @@ _NAME = re.compile(r"[\w.-]*\w(/[\w.-]*\w)?(@[\w./-]+)?")
 _FILES = (
     *("config.json", "*.safetensors", "*.safetensors.index.json", "vocab.txt", "vocab.json"),
     *("merges.txt", "*.model", "tokenizer.json", "tokenizer_config.json"),
-    *("modules.json", "*/config.json", "sentence_bert_config.json", "config_sentence_*.json"),
+    *("special_tokens_map.json", "added_tokens.json", "adapter_config.json"),
+    *("modules.json", "*/config.json", "sentence_*_config.json", "config_sentence_*.json"),
     "modeling_bert_jax.py",
 )
 

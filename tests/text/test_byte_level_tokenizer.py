@@ -2,9 +2,11 @@
 
 import json
 import random
+import shutil
 
 import pytest
 
+from bert_jax.formats.foreign import Choices
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.text.byte_level_tokenizer import _KINDS
 from bert_jax.text.tokenizers import load_tokenizer
@@ -101,7 +103,7 @@ def expected_words(character: str) -> list[str]:
 
 def test_special_tokens_and_pairs_are_transformers(tmp_path):
     train_byte_level(tmp_path / "tokenizer.json", "roberta")
-    vocabulary = folder_vocabulary(str(tmp_path), "")
+    vocabulary, _ = folder_vocabulary(str(tmp_path), Choices())
     ours = vocabulary.tokenizer(False)
     theirs = transformers.RobertaTokenizer.from_pretrained(tmp_path)
     assert ours.encode("a <mask> fox", special_tokens=True) == theirs.encode(
@@ -119,7 +121,7 @@ def test_two_files_are_the_tokenizer_json(tmp_path):
     (two / "vocab.json").write_text(json.dumps(model["vocab"]))
     merges = "\n".join(["#version: 0.2", *map(" ".join, model["merges"]), ""])
     (two / "merges.txt").write_text(merges, encoding="utf-8")
-    found = folder_vocabulary(str(two), "").tokenizer(False)
+    found = folder_vocabulary(str(two), Choices())[0].tokenizer(False)
     expected = load_tokenizer(tmp_path / "tokenizer.json", False)
     assert found.pieces == expected.pieces
     for text in (*SENTENCES[:3], *fuzz(200)):
@@ -177,9 +179,17 @@ def xlm(tmp_path_factory):
     return folder, other
 
 
+def test_tokenizer_json_comes_before_the_model(xlm, tmp_path):
+    """As in transformers; here the model is none at all."""
+    folder = shutil.copytree(xlm[1], tmp_path / "both")
+    (folder / "sentencepiece.bpe.model").write_text("another model")
+    both, alone = (folder_vocabulary(str(path), Choices())[0] for path in (folder, xlm[1]))
+    assert both == alone
+
+
 @pytest.mark.parametrize("number", [0, 1], ids=["model", "tokenizer.json"])
 def test_ids_of_xlm_roberta_are_transformers(xlm, number):
-    ours = folder_vocabulary(str(xlm[number]), "").tokenizer(False)
+    ours = folder_vocabulary(str(xlm[number]), Choices())[0].tokenizer(False)
     theirs = transformers.AutoTokenizer.from_pretrained(xlm[1])
     assert list(ours.pieces[:4]) == list(ROBERTA) and ours.pieces[-1] == "<mask>"
     assert (ours.pad_id, ours.mask_id) == (1, len(ours.pieces) - 1)

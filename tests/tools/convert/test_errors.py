@@ -98,6 +98,8 @@ BERT = {
         "bert.pooler.dense.weight has the dtype int8: quantized weights are not supported",
     ),
     "quantized": (configure(quantization_config={"bits": 8}), "has a quantization_config"),
+    "adapters": (write("adapter_config.json", "{}"), "adapters are not supported; merge them"),
+    "another class": (configure(architectures=["BertForRanking"]), "architectures='BertForRanki"),
     "two names for one": (put("bert.embeddings.LayerNorm.gamma", np.ones(16)), "twice"),
     "another decoder": (
         put("cls.predictions.decoder.weight", np.ones((57, 16))),
