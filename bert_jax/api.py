@@ -272,9 +272,11 @@ def _folder(model: Model | str | os.PathLike) -> str:
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:
     """Trains; what was chosen and why goes to the listener or, without one, is printed."""
+    show = listener.line if listener else print
     for line in plan.lines:
-        (listener.line if listener else print)(line)
-    return train(plan.config, workdir, listener=listener)
+        show(line)
+    with plan.begin(workdir, show):
+        return train(plan.config, workdir, listener=listener)
 
 
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:

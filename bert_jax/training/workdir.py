@@ -103,14 +103,14 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     config = loaded.config
     vocabulary = os.path.join(os.path.abspath(workdir), loaded.vocabulary.copy_name)
     config = config.replace({"data.vocab": vocabulary})
-    store.save(config, folder)
+    store.save(config, workdir, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
     if TASKS[config.task].head:
         is_regression = config["head.problem_type"] == "regression"
         write_labels(folder, () if is_regression else loaded.labels)
     write_sentence_vectors(loaded.sentence_vectors, folder, config.model.hidden_size)
-    meta = {"config": config.to_dict(), "source": certificate["source"]}
+    meta = {"config": store.to_json(config, workdir), "source": certificate["source"]}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(loaded.params), meta)
 
