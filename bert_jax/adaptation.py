@@ -11,8 +11,9 @@ from typing import Any
 
 from bert_jax.config import defaults, store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
+from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields
-from bert_jax.config.phases import MIN_LENGTH
+from bert_jax.config.phases import LENGTHS, MIN_LENGTH, with_length
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
@@ -24,8 +25,6 @@ from bert_jax.training.workdir import open_model
 
 # Sentences that are tokenized to estimate the tokens of the text.
 _MAX_MEASURED = 2000
-# Fields that give the length of training.
-_LENGTHS = {"steps", "epochs", "examples", "tokens"}
 # How often a run reports, evaluates and saves.
 _DURATIONS = {"log.every": "5%", "eval.every": "20%", "checkpoint.every": "20%"}
 
@@ -94,7 +93,7 @@ def _plan(
     if general:
         recipe |= _general_recipe(general, form, source)
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
-    kept = {"epochs", *given} if _LENGTHS & set(given) else set(given)
+    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
     recipe = {name: recipe[name] for name in recipe if name not in kept}
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
     explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
@@ -110,7 +109,7 @@ def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> 
             kind = config.data[name].partition(":")[0] or "text"
             config.data[name] = f"{kind}:{files}"
     set_fields(config, given)
-    return store.parse(config.to_dict())
+    return store.parse(unflatten(with_length(dict(flatten(config)), given)))
 
 
 def _general_recipe(general: str, form: TextForm, source: LoadedModel) -> Recipe:

@@ -56,6 +56,13 @@ def test_the_same_call_continues_the_run(model, done, tmp_path):
     assert contents(done) == before
 
 
+def test_a_length_of_training_replaces_that_of_the_recipe(model, tmp_path):
+    table = write_table(tmp_path / "table.csv")
+    plan = plan_finetuning(model, table, "", "", str(tmp_path / "new"), {"steps": "6"})
+    assert plan.config.total_steps((100,)) == 6
+    assert not any(" epochs=" in line for line in plan.lines)
+
+
 def test_another_file_is_refused_before_anything_changes(model, done, tmp_path):
     before = contents(done)
     with pytest.raises(UserError, match="split/train.csv: other content. Choose another --work"):

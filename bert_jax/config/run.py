@@ -256,9 +256,9 @@ class RunConfig(Group):
 
     def to_config_dict(self) -> "ConfigDict":
         """Returns an editable copy, for experiments and command lines."""
-        from ml_collections import ConfigDict  # takes time, and only editors need it
+        from bert_jax.config.editable import Editable  # takes time, and only editors need it
 
-        return ConfigDict(self.to_dict())
+        return Editable(self.to_dict())
 
     def replace(self, values: Mapping[str, Any], model: EncoderConfig | None = None) -> Self:
         """Returns a copy with other values of some fields, given by dotted name.

@@ -306,10 +306,11 @@ def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     from bert_jax.config import presets, store
     from bert_jax.config.group import flatten, unflatten
     from bert_jax.config.overrides import set_fields
+    from bert_jax.config.phases import with_length
 
     values = config.to_config_dict()
     set_fields(values, texts)
-    fields = dict(flatten(values))
+    fields = with_length(dict(flatten(values)), texts)
     if "preset" in texts:  # otherwise the run has the values of its preset already
         fields = presets.with_preset(fields, texts)
     return store.parse(unflatten(fields))
@@ -330,12 +331,14 @@ def resolve(
       UserError: as `read_config`.
     """
     from bert_jax.config import experiments
+    from bert_jax.config.editable import written
     from bert_jax.config.overrides import set_fields
     from bert_jax.data import init_from
 
     config = experiments.load(path)
+    by_file = written(config)
     set_fields(config, texts)
-    return init_from.resolve(config.to_dict(), texts, workdir, data_dir)
+    return init_from.resolve(config.to_dict(), texts, workdir, data_dir, by_file)
 
 
 # ------------------------------------------------------------------ runs and their models
