@@ -1,4 +1,4 @@
-"""All commands: bert_jax COMMAND [FLAG ...], or bert_jax COMMAND [FLAG ...]
+"""All commands: bert_jax COMMAND [FLAG ...], or python -m bert_jax COMMAND [FLAG ...]
 
 bert_jax COMMAND --help prints the flags of a command and an example.
 """

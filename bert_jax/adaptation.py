@@ -4,27 +4,27 @@ import dataclasses
 import math
 import os
 import re
+import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from bert_jax.config import defaults, store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
+from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields
-from bert_jax.config.phases import MIN_LENGTH
+from bert_jax.config.phases import LENGTHS, MIN_LENGTH, with_length
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
-from bert_jax.plans import Plan, own_vocabulary
+from bert_jax.plans import Plan, make_plan, own_vocabulary
 from bert_jax.text.form import TextForm, find_form
 from bert_jax.training.workdir import open_model
 
 # Sentences that are tokenized to estimate the tokens of the text.
 _MAX_MEASURED = 2000
-# Fields that give the length of training.
-_LENGTHS = {"steps", "epochs", "examples", "tokens"}
 # How often a run reports, evaluates and saves.
 _DURATIONS = {"log.every": "5%", "eval.every": "20%", "checkpoint.every": "20%"}
 
@@ -53,8 +53,24 @@ def plan_adaptation(
     Raises:
       UserError: the text, the model or a field cannot be used.
     """
-    if store.has_begun(model, workdir):
-        return _begun({"source": text, "held_out": evaluate, "general": general}, workdir, given)
+    with tempfile.TemporaryDirectory() as folder:
+        if store.has_begun(model, workdir) and store.load(workdir).has_corpus:
+            texts = {"source": text, "held_out": evaluate, "general": general}
+            config, lines = _begun(texts, workdir, given), [f"continues  the run in {workdir}"]
+        else:
+            config, lines = _plan(model, (text, evaluate, general), workdir, given, folder)
+        return make_plan(config, lines, folder, workdir)
+
+
+def _plan(
+    model: str,
+    texts: tuple[str, str, str],
+    workdir: str,
+    given: Mapping[str, Any],
+    folder: str,
+) -> tuple[RunConfig, list[str]]:
+    """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
+    text, evaluate, general = texts
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
@@ -62,7 +78,7 @@ def plan_adaptation(
     config.init_from = model
     config.eval.at_start = True
     # The run's own vocab.txt has the new words, too.
-    if vocabulary := own_vocabulary(model, workdir, "source-" * ("data.extra_tokens" in given)):
+    if vocabulary := own_vocabulary(model, folder, "source-" * ("data.extra_tokens" in given)):
         config.data.vocab = vocabulary
     config.update_from_flattened_dict(_DURATIONS)
     set_fields(config, given)
@@ -77,15 +93,15 @@ def plan_adaptation(
     if general:
         recipe |= _general_recipe(general, form, source)
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
-    kept = {"epochs", *given} if _LENGTHS & set(given) else set(given)
+    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
     recipe = {name: recipe[name] for name in recipe if name not in kept}
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
     explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)
-    return Plan(resolved, (*describe(recipe), *_notes(trained)))
+    return resolved, [*describe(recipe), *_notes(trained)]
 
 
-def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> Plan:
+def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> RunConfig:
     """Returns the run that has begun in `workdir`, for the texts of this call."""
     config = store.load(workdir).to_config_dict()
     for name, files in texts.items():
@@ -93,7 +109,7 @@ def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> 
             kind = config.data[name].partition(":")[0] or "text"
             config.data[name] = f"{kind}:{files}"
     set_fields(config, given)
-    return Plan(store.parse(config.to_dict()), (f"continues  the run in {workdir}",))
+    return store.parse(unflatten(with_length(dict(flatten(config)), given)))
 
 
 def _general_recipe(general: str, form: TextForm, source: LoadedModel) -> Recipe:

@@ -18,8 +18,9 @@ from ml_collections import ConfigDict
 
 from bert_jax import adaptation, plans
 from bert_jax.config import experiments, store
+from bert_jax.config.editable import forget_written, written
 from bert_jax.config.group import flatten
-from bert_jax.config.overrides import type_of
+from bert_jax.config.overrides import set_fields
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
@@ -39,6 +40,8 @@ Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 
 # Attribute of the configuration of `get_config` with the values that its file gives.
 _FILE_VALUES = "_file_values"
+# And the names of those that the file sets.
+_FILE_WRITTEN = "_file_written"
 
 
 def get_config(name: str, **values: Any) -> ConfigDict:
@@ -56,6 +59,8 @@ def get_config(name: str, **values: Any) -> ConfigDict:
     """
     config = experiments.load(name)
     object.__setattr__(config, _FILE_VALUES, dict(flatten(config)))
+    object.__setattr__(config, _FILE_WRITTEN, written(config))
+    forget_written(config)
     return set_values(config, values).lock()
 
 
@@ -65,13 +70,7 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     Raises:
       UserError: a field does not exist, or its type is another.
     """
-    dotted = _dotted(values)
-    for name in dotted:
-        type_of(config, name)  # raises UserError for a name that does not exist
-    try:
-        config.update_from_flattened_dict(dotted)
-    except TypeError as error:
-        raise UserError(f"The configuration cannot be used: {error}") from None
+    set_fields(config, _dotted(values))
     return config
 
 
@@ -272,9 +271,11 @@ def _folder(model: Model | str | os.PathLike) -> str:
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:
     """Trains; what was chosen and why goes to the listener or, without one, is printed."""
+    show = listener.line if listener else print
     for line in plan.lines:
-        (listener.line if listener else print)(line)
-    return train(plan.config, workdir, listener=listener)
+        show(line)
+    with plan.begin(workdir, show):
+        return train(plan.config, workdir, listener=listener)
 
 
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:
@@ -296,11 +297,13 @@ def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Mani
 def resolve(config: ConfigDict | RunConfig, workdir: str, data_dir: str = "") -> RunConfig:
     """Returns a configuration with its preset, `init_from` and all checks applied.
 
-    Fields that differ from the configuration's file were set by the user, and keep their values.
+    Fields that were set since the configuration's file was read keep their values.
     """
-    at_first = getattr(config, _FILE_VALUES, {})
-    values = config.to_dict()
-    explicit = [name for name, value in flatten(values) if at_first.get(name) != value]
+    at_first, values = getattr(config, _FILE_VALUES, {}), config.to_dict()
+    explicit, by_file = set(), getattr(config, _FILE_WRITTEN, set())
+    if at_first:
+        explicit = {name for name, value in flatten(values) if at_first.get(name) != value}
+        explicit |= written(config)
     if workdir:
         store.check_workdir(workdir)
-    return init_from.resolve(values, explicit if at_first else (), workdir, data_dir)
+    return init_from.resolve(values, explicit, workdir, data_dir, by_file)

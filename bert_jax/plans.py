@@ -1,27 +1,33 @@
 """From a file and a model to the configuration of a run, with the reason for each choice."""
 
+import contextlib
 import dataclasses
 import os
+import pathlib
+import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments, recipe
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.overrides import set_fields
+from bert_jax.config.phases import LENGTHS
 from bert_jax.config.run import RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import window_starts
 from bert_jax.data.labelled.split import held_out, write_split
+from bert_jax.devices import processes
 from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
+from bert_jax.training.resume import check_workdir
 from bert_jax.training.run import make_task_data
 
 # Share of the training file that is held out where there is no file to evaluate on.
@@ -41,10 +47,31 @@ class Plan:
     Attributes:
       config: its configuration.
       lines: what was found out and chosen, for the user.
+      files: files in the workdir that the run reads: path -> content.
     """
 
     config: RunConfig
     lines: tuple[str, ...]
+    files: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def begin(self, workdir: str, log: Callable[[str], None]) -> Iterator[None]:
+        """Locks the workdir until the block ends, and writes the files.
+
+        Args:
+          workdir: folder of the run.
+          log: see `processes.lock`.
+
+        Raises:
+          UserError: the folder is in use, or has something else; nothing in it has changed then.
+        """
+        with processes.lock(workdir, log):
+            check_workdir(self.config, workdir, self.files)
+            for path, content in self.files.items() if processes.is_main() else ():
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                write_bytes(path, content)
+            processes.barrier("files of the plan")
+            yield
 
 
 def plan_finetuning(
@@ -59,7 +86,7 @@ def plan_finetuning(
 
     The task and the columns follow from the file, the recipe from the encoder and the number of
     examples (bert_jax.config.recipe). Without a file to evaluate on, a part of the training file is
-    held out, and both parts are written to the workdir.
+    held out, and both parts are files of the plan. Writes nothing.
 
     Args:
       model: folder of a workdir, or of another program's model.
@@ -72,6 +99,21 @@ def plan_finetuning(
     Raises:
       UserError: the file is for none of the tasks, or the model or a field cannot be used.
     """
+    with tempfile.TemporaryDirectory() as folder:
+        config, lines = _plan(model, (train, evaluate), task, workdir, given, folder)
+        return make_plan(config, lines, folder, workdir)
+
+
+def _plan(
+    model: str,
+    sources: tuple[str, str],
+    task: str,
+    workdir: str,
+    given: Mapping[str, Any],
+    folder: str,
+) -> tuple[RunConfig, list[str]]:
+    """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
+    train, evaluate = sources
     found = detect(train, given, task)
     config = experiments.load(found.config)
     usual_length = config.max_length
@@ -79,7 +121,7 @@ def plan_finetuning(
     chosen = {name: value for name, value in found.fields.items() if name not in given}
     config.update_from_flattened_dict({"data.eval": evaluate or train} | chosen)
     config.max_length = _FITS_ANY_MODEL  # until the model is known
-    config.data.vocab = own_vocabulary(model, workdir)
+    config.data.vocab = own_vocabulary(model, folder)
     set_fields(config, given)
     explicit = {"init_from", "data.train", "data.eval", *chosen, *given}
     explicit |= {"data.vocab"} if config.data.vocab else set()
@@ -89,31 +131,34 @@ def plan_finetuning(
 
     examples = list(make_task_data(resolved).read(train, Counter(), labelled=True))
     if not evaluate:
-        are_numbers = resolved.head.problem_type == "regression" or (
-            find_task(resolved.task).embeds and resolved.data.label != ""
-        )
-        parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
-        paths = write_split(
+        parts = _hold_out(resolved, examples)
+        config.data.train, config.data.eval = write_split(
             train,
             examples,
             parts,
             has_header=not resolved.data.text_a.isdecimal(),
-            folder=os.path.join(workdir, _SPLIT),
-        )
-        config.update_from_flattened_dict(
-            dict(zip(("data.train", "data.eval"), paths, strict=True))
+            folder=os.path.join(folder, _SPLIT),
         )
         lines.append(
             f"held out   {sum(parts):,} of {len(parts):,} examples, stratified, for the evaluation:"
-            f" {paths[1]} (--evaluate=FILE names another)"
+            f" {_moved(config.data.eval, folder, workdir)} (--evaluate=FILE names another)"
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
     settings = _settings(resolved, examples, usual_length, "max_length" in given)
-    settings = {name: settings[name] for name in settings if name not in given}
+    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
+    settings = {name: settings[name] for name in settings if name not in kept}
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
     resolved = init_from.resolve(config.to_dict(), explicit | set(settings), workdir)
-    return Plan(resolved, tuple(lines))
+    return resolved, lines
+
+
+def _hold_out(config: FinetuningConfig, examples: Sequence[Any]) -> list[bool]:
+    """Returns for each example whether it is held out."""
+    are_numbers = config.head.problem_type == "regression" or (
+        find_task(config.task).embeds and config.data.label != ""
+    )
+    return held_out(examples, HELD_OUT, config.seed, are_numbers)
 
 
 def _settings(
@@ -165,7 +210,7 @@ def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int)
     return sum(min(n, data.windows_per_epoch or n) for n in counts) / max(1, len(counts))
 
 
-def own_vocabulary(model: str, workdir: str, prefix: str = "") -> str:
+def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:
     """Writes the vocabulary of a model that has no file that a run can copy; returns its path.
 
     "" if the model has a file of its own, which the run copies to the workdir. The name of the file
@@ -177,10 +222,36 @@ def own_vocabulary(model: str, workdir: str, prefix: str = "") -> str:
     vocabulary = open_checkpoint(path).vocabulary
     if vocabulary.path:
         return ""
-    os.makedirs(workdir, exist_ok=True)
-    path = os.path.join(workdir, prefix + vocabulary.copy_name)
+    path = os.path.join(folder, prefix + vocabulary.copy_name)
     write_bytes(path, vocabulary.content)
     return path
+
+
+def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str) -> Plan:
+    """Returns a plan with the files in a folder, which it has in the workdir.
+
+    Raises:
+      UserError: the workdir has something else.
+    """
+    paths = {name: config[name] for name in config.marked("is_path")}
+    moved = {
+        name: _moved(path, folder, workdir)
+        for name, path in paths.items()
+        if isinstance(path, str) and path.startswith(folder)
+    }
+    files = {
+        _moved(os.fspath(path), folder, workdir): path.read_bytes()
+        for path in sorted(pathlib.Path(folder).rglob("*"))
+        if path.is_file()
+    }
+    plan = Plan(config.replace(moved), tuple(lines), files)
+    check_workdir(plan.config, workdir, plan.files)
+    return plan
+
+
+def _moved(path: str, folder: str, workdir: str) -> str:
+    """Returns the path in the workdir of a file in a folder."""
+    return os.path.join(workdir, os.path.relpath(path, folder))
 
 
 def default_workdir(train: str) -> str:

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import random
+import shutil
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -241,7 +242,7 @@ def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp
     assert found[0].keys() == {"id", "label", "probabilities"}
 
 
-def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
+def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monkeypatch, capsys):
     """The task, the columns and the recipe are found, a tenth is held out; as by the command."""
     lines = []
     listener = Listener()
@@ -274,6 +275,18 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path):
     )
     assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
+    # A copy is evaluated on its own files, and continued, from any folder.
+    shutil.copytree(tmp_path / "commands", tmp_path / "copy")
+    (tmp_path / "commands/split/evaluate.csv").unlink()
+    (tmp_path / "copy/results.json").unlink()
+    monkeypatch.chdir(tmp_path / "copy")
+    run_command(["evaluate", "--workdir=."])
+    found = json.loads((tmp_path / "copy/results.json").read_text())
+    assert found["eval"] == json.loads((tmp_path / "ours/results.json").read_text())["eval"]
+    capsys.readouterr()
+    run_command(["finetune", str(train), f"--model={model.folder}", "--workdir=../copy", *flags])
+    assert "This run is complete" in capsys.readouterr().out
+
 
 def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
     pytest.importorskip("safetensors")
@@ -282,9 +295,8 @@ def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, 
     plan = bert_jax.plans.plan_finetuning(
         str(tmp_path / "exported"), str(files / "train.tsv"), "", "", str(tmp_path / "run"), {}
     )
-    written = pathlib.Path(plan.config.data.vocab)
-    assert written == tmp_path / "run/vocab.txt"
-    assert written.read_text() == (files / "vocab.txt").read_text()
+    assert plan.config.data.vocab == str(tmp_path / "run/vocab.txt")
+    assert plan.files[plan.config.data.vocab] == (files / "vocab.txt").read_bytes()
 
 
 @pytest.mark.parametrize("scores", [False, True])
@@ -305,8 +317,8 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
         ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
     )
     assert (config.head.pool, config.head.pooler) == ("max", False)
-    held_out = (tmp_path / "run/split/evaluate.csv").read_text().splitlines()
-    assert len(held_out) == 11
+    held_out = plan.files[str(tmp_path / "run/split/evaluate.csv")].decode().splitlines()
+    assert len(held_out) == 11 and config.data.eval == str(tmp_path / "run/split/evaluate.csv")
 
 
 def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):

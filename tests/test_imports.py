@@ -7,6 +7,8 @@ They read syntax trees; nothing is imported. The tests at the end show that each
 import ast
 import pathlib
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 
 import pytest
@@ -534,3 +536,31 @@ def test_a_folder_that_is_gone_is_reported(made_up):
 def test_a_relative_import_is_refused(made_up):
     with pytest.raises(ValueError, match="line 2 has a relative import"):
         upward_imports(made_up({"bert_jax/text/x.py": "from . import y"}))
+
+
+def test_importing_and_using_it_changes_nothing_of_other_libraries():
+    """Filters and levels of loggers, orbax's table of types, warnings, the environment."""
+    code = """
+import logging, os, warnings
+import jax, orbax.checkpoint as ocp
+from absl import logging as absl_logging
+from orbax.checkpoint._src.serialization import type_handler_registry as registry
+
+def state():
+    loggers = [logging.getLogger(), absl_logging.get_absl_logger(), logging.getLogger("gcsfs")]
+    found = [(logger.level, [*logger.filters], [*logger.handlers]) for logger in loggers]
+    arrays = registry.GLOBAL_TYPE_HANDLER_REGISTRY.get(jax.Array)
+    return found, absl_logging.get_verbosity(), arrays, [*warnings.filters], dict(os.environ)
+
+before = state()
+import bert_jax.api, bert_jax.training.train, bert_jax.training.multitask
+from bert_jax.files import buckets
+from bert_jax.training.checkpoints import Checkpoints
+import tempfile
+with tempfile.TemporaryDirectory() as folder:
+    checkpoints = Checkpoints(folder)
+    checkpoints.save_params({"a": jax.numpy.ones(3)}, {})
+    checkpoints.close()
+assert state() == before
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=REPOSITORY)

@@ -35,11 +35,11 @@ class DataConfig(Group):
     on_bad_text: str = setting("replace", choices=("replace", "skip", "error"))
     # A vocab.txt, .model or tokenizer.json file, GPT's folder, or train:wordpiece, train:unigram,
     # train:bpe, train:words.
-    vocab: str = setting("train:wordpiece")
+    vocab: str = setting("train:wordpiece", is_path=True)
     # Words that are added to a given WordPiece vocabulary: a file with a word a line, or frequent:N
     # for the N most frequent words of the text that it splits into many pieces. With `init_from`,
     # the embedding of each begins as the mean of those of its old pieces.
-    extra_tokens: str = setting("")
+    extra_tokens: str = setting("", is_path=True)
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
     # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
@@ -70,7 +70,7 @@ class DataConfig(Group):
     # (the longest phrases of data.lexicon, and the words outside them).
     masking: str = setting("subword", choices=("subword", "whole_word", "span", "phrase"))
     # `phrase`: a file with a phrase a line, or a phrase, a tab and the name of its class.
-    lexicon: str = setting("")
+    lexicon: str = setting("", is_path=True)
     # `phrase`: weights in the choice of units: ("CLASS=WEIGHT", ...); 0: never masked. Words, and
     # phrases of other classes or of none, have weight 1.
     lexicon_weights: tuple[str, ...] = setting(())
@@ -106,7 +106,7 @@ class DataConfig(Group):
     # whole rows. Epochs count passes over `source`.
     replay: float = setting(0.0, minimum=0, below=1, in_shards=False)
     # Folder of vocabulary and shards; empty: `data` in the workdir.
-    dir: str = setting("", in_shards=False, free=True)
+    dir: str = setting("", in_shards=False, free=True, is_path=True)
     # Processes that prepare the data; 0: one for each core.
     num_processes: int = setting(0, minimum=0, in_shards=False, free=True)
     # Size of a vocabulary that is trained, and the maximum for an existing one.
@@ -266,11 +266,11 @@ class LabelledConfig(Group):
     """Files of labelled examples."""
 
     # File to train on; also a folder of Parquet files, and tfds:NAME[SPLIT] of tensorflow-datasets.
-    train: str = setting("")
+    train: str = setting("", is_path=True)
     # File to evaluate on.
-    eval: str = setting("")
+    eval: str = setting("", is_path=True)
     # Further files to evaluate: NAME=FILE, ...; their scores are named NAME_...
-    more_eval: tuple[str, ...] = setting(())
+    more_eval: tuple[str, ...] = setting((), is_path=True)
     # Column of the text, by name, or by number from 0 in files without a header; empty: none.
     text_a: str = setting("text_a")
     # Column of the second text of a pair.
@@ -299,7 +299,7 @@ class LabelledConfig(Group):
     # msra_ner, whose words are characters; cmrc2018, which has its own scores.
     published: str = setting("")
     # A vocab.txt, .model or tokenizer.json file; empty: that of `init_from`.
-    vocab: str = setting("")
+    vocab: str = setting("", is_path=True)
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
     # Tagging: in files whose words are characters with their position in a word after them, as in

@@ -44,7 +44,7 @@ class DistillationConfig(Group):
 
     # Folder of the teacher: a workdir, or another program's model, with the vocabulary of the run;
     # empty: there is none.
-    teacher: str = setting("")
+    teacher: str = setting("", is_path=True)
     # Weight of the divergence from the teacher's predictions (Hinton et al. 2015); the loss of the
     # labels, or of the masked tokens, has 1 - weight. 0: the teacher's predictions are not used,
     # and it may have any task.

@@ -37,6 +37,7 @@ class Rule:
       of_run: whether the field is set from the run's configuration and is not in its own group.
       in_shards: whether the bytes of prepared shards may depend on the field.
       free: whether the field may change when a run is resumed: no number it computes depends on it.
+      is_path: whether it may name a file or folder, or ("NAME=FILE", ...).
     """
 
     choices: tuple[str, ...] = ()
@@ -48,6 +49,7 @@ class Rule:
     of_run: bool = False
     in_shards: bool = True
     free: bool = False
+    is_path: bool = False
 
 
 def setting(default: Any, **rule: Any) -> Any:

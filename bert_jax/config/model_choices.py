@@ -71,7 +71,8 @@ def values_for(
     Args:
       values: all fields by dotted name.
       model: the fields of the encoder that is fine-tuned.
-      explicit: names of fields that the user sets; they keep their values.
+      explicit: names of fields that the user or the configuration's file sets; they keep their
+        values.
 
     Returns:
       The new values by dotted name. A field that differs from the default of fine-tuning keeps its

@@ -2,7 +2,7 @@
 
 A value has the type of its field:
 
-    steps=1000                                int, also 0x3e8
+    steps=1000                                int, also 1e3, 1_000 and 0x3e8
     optimizer.learning_rate=1e-4              float
     model.remat=true                          bool: true, t, 1, false, f, 0
     data.source=text:a.txt                    str
@@ -17,11 +17,18 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config.group import flatten
+from bert_jax.config.phases import LENGTHS
 from bert_jax.config.renames import check_names, suggestion
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 
 _BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
+
+
+_FAULTS = (
+    *(ValueError, SyntaxError, KeyError, TypeError, OverflowError),
+    *(RecursionError, MemoryError),
+)
 
 
 def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
@@ -36,14 +43,20 @@ def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
         if isinstance(text, str):
             buckets.check_scheme(f"--config.{name}", text)
         try:
-            values[name] = _parse(text, kind) if isinstance(text, str) else kind(text)
-        except (ValueError, SyntaxError, KeyError, TypeError, RecursionError, MemoryError):
+            values[name] = _parse(text, kind) if isinstance(text, str) else _convert(text, kind)
+        except _FAULTS:
             field = value_of(config, name)
             raise UserError(
                 f"--config.{name}={text} is invalid: --config.{name} takes a value of type"
                 f" {kind.__name__}, such as {field!r}."
             ) from None
     config.update_from_flattened_dict(values)
+
+
+def merged(texts: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values of fields with later ones; a length of training replaces any other."""
+    replaced = {*LENGTHS} if {*LENGTHS} & later.keys() else set()
+    return {name: text for name, text in texts.items() if name not in replaced} | {**later}
 
 
 def value_of(config: ConfigDict, name: str) -> Any:
@@ -80,12 +93,27 @@ def _parse(text: str, kind: type) -> Any:
     if kind is bool:
         return _BOOLS[text.lower()]
     if kind is int:
-        return int(text, 0 if text[:2] in ("0x", "0o") else 10)
+        return int(text, 0) if text[:2] in ("0x", "0o") else _convert(_number(text), int)
     if kind is tuple:
         return _tuple(text)
     if kind in (float, str):
         return kind(text)
     raise TypeError
+
+
+def _number(text: str) -> int | float:
+    """Returns the number of a text such as -5, 1_000 or 1e6."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _convert(value: Any, kind: type) -> Any:
+    """Returns a value in a type, unless that would change it."""
+    if kind is int and value != int(value):
+        raise ValueError
+    return kind(value)
 
 
 def _tuple(text: str) -> tuple:

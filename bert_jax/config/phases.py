@@ -7,14 +7,40 @@ import dataclasses
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
 
+# Fields that give the length of training; `steps` where the others are 0.
+LENGTHS = ("steps", "epochs", "examples", "tokens")
 # Tokens of the shortest rows.
 MIN_LENGTH = 8
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
+
+
+def with_length(
+    fields: Mapping[str, Any], explicit: Collection[str], written: Collection[str] = ()
+) -> dict[str, Any]:
+    """Returns fields in which the length of training that somebody set replaces the others.
+
+    Args:
+      fields: values by dotted name.
+      explicit: names of the fields that the user set.
+      written: names of those that the configuration's file sets.
+
+    Raises:
+      UserError: the user set two lengths.
+    """
+    given = [name for name in LENGTHS if name in explicit and fields.get(name)]
+    if len(given) > 1:
+        one, two, *_ = (f"config.{name}={fields[name]}" for name in given)
+        raise UserError(f"{one} and {two} both give the length of training: set one of them.")
+    given = given or [name for name in LENGTHS if name in written and fields.get(name)]
+    if len(given) != 1:  # of two in a file, `steps` is the one without effect
+        return dict(fields)
+    others = {name for name in LENGTHS[1:] if name in fields} - {*given}
+    return {**fields, **{name: type(fields[name])(0) for name in others}}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,7 +64,7 @@ class RunConfig(Group):
     task: str = setting("pretraining")
     # Source of initial parameters, model sizes and vocabulary: a workdir, or a folder of Hugging
     # Face or google-research/bert; empty: random initial parameters.
-    init_from: str = setting("")
+    init_from: str = setting("", is_path=True)
     # Where `model.max_position_embeddings` is above the learned positions of `init_from`: the new
     # rows repeat the table (`tile`; Beltagy et al. 2020, arXiv 2004.05150), or the table is
     # stretched over all rows (`interpolate`, linear); empty: refused. Other positions need nothing.
@@ -221,12 +221,13 @@ class RunConfig(Group):
         """Returns the value of each field by dotted name, in alphabetical order."""
         return dict(sorted(flatten(self.to_dict())))
 
-    def free_fields(self) -> set[str]:
-        """Returns the dotted names of the fields that may differ when a run is resumed."""
-        free = {name for name, rule in rules(type(self)).items() if rule.free}
+    def marked(self, mark: str) -> set[str]:
+        """Returns the dotted names of the fields whose `Rule` has a mark: "free" or "is_path"."""
+        found = {name for name, rule in rules(type(self)).items() if getattr(rule, mark)}
         for name, group in self.groups():
-            free |= {f"{name}.{field}" for field, rule in rules(type(group)).items() if rule.free}
-        return free
+            own = rules(type(group)).items()
+            found |= {f"{name}.{field}" for field, rule in own if getattr(rule, mark)}
+        return found
 
     def __getitem__(self, name: str) -> Any:
         """Returns the value of a field by its dotted name."""
@@ -255,9 +256,9 @@ class RunConfig(Group):
 
     def to_config_dict(self) -> "ConfigDict":
         """Returns an editable copy, for experiments and command lines."""
-        from ml_collections import ConfigDict  # takes time, and only editors need it
+        from bert_jax.config.editable import Editable  # takes time, and only editors need it
 
-        return ConfigDict(self.to_dict())
+        return Editable(self.to_dict())
 
     def replace(self, values: Mapping[str, Any], model: EncoderConfig | None = None) -> Self:
         """Returns a copy with other values of some fields, given by dotted name.

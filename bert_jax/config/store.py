@@ -1,4 +1,8 @@
-"""From nested values to a run's configuration, and config.json, where a workdir keeps it."""
+"""From nested values to a run's configuration, and config.json, where a workdir keeps it.
+
+A workdir can be moved and copied: its files address what is in it relative to it, as
+"{workdir}/split/train.csv", and other files by absolute paths. In memory, a path is one that opens.
+"""
 
 import dataclasses
 import json
@@ -9,17 +13,22 @@ from typing import Any
 
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.group import Group, check_known, flatten, named
+from bert_jax.config.group import Group, check_known, flatten, named, unflatten
 from bert_jax.config.renames import check_names
 from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
 from bert_jax.files.atomic import read_json, write_text
+from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
 
 NAME = "config.json"
 # The names of the tasks that a folder's runs train together, each in the folder of its name.
 TASKS = "tasks.json"
-# Chosen when a run begins, if it is empty, and kept in its configuration.
-CHOSEN_LENGTHS = "data.bucket_lengths"
+# The plan of the runs that a sweep has in a folder.
+SWEEP = "sweep.json"
+# Fields with a value that leaves them to the run, which keeps what it chooses when it begins.
+_CHOSEN: dict[str, Any] = {"data.bucket_lengths": (), "head.class_weights": "auto"}
+# In place of the workdir.
+_HERE = "{workdir}"
 
 
 def parse(values: Mapping[str, Any]) -> RunConfig:
@@ -58,10 +67,53 @@ def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
     return {name: found[name] for name in known if not isinstance(known[name], dict)}
 
 
-def save(config: RunConfig, workdir: str) -> None:
-    """Writes the resolved configuration to workdir/config.json."""
-    text = json.dumps(config.to_dict(), indent=2, sort_keys=True)
-    write_text(os.path.join(workdir, NAME), f"{text}\n")
+def save(config: RunConfig, workdir: str, folder: str = "") -> None:
+    """Writes the resolved configuration to workdir/config.json.
+
+    Args:
+      config: the configuration.
+      workdir: folder of the run.
+      folder: where the workdir is until it is complete; "": at `workdir`.
+    """
+    text = json.dumps(to_json(config, workdir), indent=2, sort_keys=True)
+    write_text(os.path.join(folder or workdir, NAME), f"{text}\n")
+
+
+def to_json(config: RunConfig, workdir: str) -> dict[str, Any]:
+    """Returns the nested values of a configuration as the files of a workdir have them."""
+    fields = config.fields()
+    for name in config.marked("is_path") & fields.keys():
+        fields[name] = _from_here(fields[name], workdir)
+    return unflatten(fields)
+
+
+def from_json(values: Mapping[str, Any], workdir: str) -> RunConfig:
+    """Returns the configuration that `to_json` describes, for the workdir as it is called now."""
+    fields = flatten(values)
+    return parse(unflatten({name: _placed(value, workdir) for name, value in fields}))
+
+
+def _from_here(value: Any, workdir: str) -> Any:
+    """Returns a path relative to the workdir if it is in it, an absolute one otherwise.
+
+    What exists as no file, such as the name of a model or of a dataset, stays as it is.
+    """
+    if isinstance(value, tuple):  # NAME=FILE
+        parts = (item.partition("=") for item in value)
+        return tuple(f"{name}{sign}{_from_here(path, workdir)}" for name, sign, path in parts)
+    if not (os.path.isabs(value) or os.path.exists(value)):
+        return value
+    path, folder = os.path.abspath(value), os.path.abspath(workdir)
+    if workdir and path.startswith(f"{folder}{os.sep}"):
+        return _HERE + path.removeprefix(folder)
+    return address_of(path) or path
+
+
+def _placed(value: Any, workdir: str) -> Any:
+    """Returns the path that `_from_here` describes."""
+    if isinstance(value, list | tuple):
+        return type(value)(_placed(item, workdir) for item in value)
+    return value.replace(_HERE, workdir, 1) if isinstance(value, str) else value
 
 
 def load(workdir: str) -> RunConfig:
@@ -75,7 +127,7 @@ def load(workdir: str) -> RunConfig:
     if not path.is_file():
         raise UserError(f"{workdir} holds no run: there is no config.json in it.")
     try:
-        return parse(json.loads(path.read_text()))
+        return from_json(json.loads(path.read_text()), workdir)
     except UserError as error:
         raise UserError(
             f"{path} does not fit this version of the program ({error}): train again with --config."
@@ -93,20 +145,23 @@ def has_begun(init_from: str, workdir: str) -> bool:
     """
     if not (workdir and os.path.isfile(os.path.join(workdir, NAME))):
         return False
-    return load(workdir).init_from == init_from
+    return _from_here(load(workdir).init_from, "") == _from_here(init_from, "")
 
 
 def check_workdir(workdir: str) -> None:
     """Refuses a folder that is not that of one run, which would overwrite what is in it.
 
     Raises:
-      UserError: the folder's config.json is another program's, or it holds several tasks.
+      UserError: the folder's config.json is another program's, or it holds several tasks or a
+        sweep.
     """
     if workdir and os.path.isfile(path := os.path.join(workdir, TASKS)):
         folders = [os.path.join(workdir, name) for name in read_json(path)]
         raise UserError(
             f"{workdir} holds several tasks: name the folder of one, {' or '.join(folders)}."
         )
+    if workdir and os.path.isfile(os.path.join(workdir, SWEEP)):
+        raise UserError(f"{workdir} holds a sweep: name the folder of one of its runs.")
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
     except (OSError, ValueError, RecursionError):
@@ -146,11 +201,15 @@ def is_run(workdir: str) -> bool:
 def differences(old: RunConfig, new: RunConfig) -> list[str]:
     """Returns a line `name: old -> new` for each difference that a resumed run must not have.
 
-    Lengths that are left to the run are those that it has.
+    What is left to the run is as it has chosen.
     """
-    before, after, free = old.fields(), new.fields(), new.free_fields()
-    if after.get(CHOSEN_LENGTHS) == ():
-        after[CHOSEN_LENGTHS] = before.get(CHOSEN_LENGTHS)
+    if old.task != new.task:
+        return [f"task: {old.task!r} -> {new.task!r}"]
+    before, after = (dict(flatten(to_json(config, ""))) for config in (old, new))
+    free = new.marked("free")
+    for name, left in _CHOSEN.items():
+        if after.get(name) == left:
+            after[name] = before.get(name)
     return [
         f"{name}: {before.get(name, 'missing')!r} -> {after.get(name, 'missing')!r}"
         for name in sorted(before.keys() | after.keys())

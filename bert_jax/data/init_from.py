@@ -11,6 +11,7 @@ from typing import Any
 from bert_jax.config import model_choices, presets, store
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import flatten, unflatten
+from bert_jax.config.phases import with_length
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
@@ -38,6 +39,7 @@ def resolve(
     explicit: Collection[str],
     workdir: str = "",
     data_dir: str = "",
+    written: Collection[str] = (),
 ) -> RunConfig:
     """Returns the configuration of a run, with its preset and the source of its parameters applied.
 
@@ -48,29 +50,38 @@ def resolve(
         instead of the source.
       data_dir: folder of prepared data, by default the configuration's; data that was prepared with
         the source's vocabulary is kept.
+      written: dotted names of the fields that the configuration's file sets; what follows from the
+        encoder does not replace them.
 
     Raises:
       UserError: for an unknown preset, an unusable `init_from` or an invalid value.
     """
-    fields = presets.with_preset(dict(flatten(values)), explicit)
+    fields = presets.with_preset(with_length(dict(flatten(values)), explicit, written), explicit)
     if fields.get("init_from"):
         data_dir = data_dir or local(fields.get("data.dir") or os.path.join(workdir, "data"))
-        fields = _from_run(fields, explicit, workdir) or _from_source(fields, explicit, data_dir)
+        set_by_somebody = explicit, written
+        fields = _from_run(fields, *set_by_somebody, workdir) or _from_source(
+            fields, *set_by_somebody, data_dir
+        )
     elif fields.get("init_layers"):
         raise UserError("config.init_layers has no effect without config.init_from: set that too.")
     return parse(unflatten(fields))
 
 
-def _from_run(fields: Fields, explicit: Collection[str], workdir: str) -> dict[str, Any]:
+def _from_run(
+    fields: Fields, explicit: Collection[str], written: Collection[str], workdir: str
+) -> dict[str, Any]:
     """Returns the fields with what the run took from the same source when it began; else none."""
     if not store.has_begun(fields["init_from"], workdir):
         return {}
     run = store.load(workdir)
     found = {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
-    return _changed(with_model(fields, run.model.to_dict(), explicit), found, explicit)
+    return _changed(with_model(fields, run.model.to_dict(), explicit, written), found, explicit)
 
 
-def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> dict[str, Any]:
+def _from_source(
+    fields: Fields, explicit: Collection[str], written: Collection[str], data_dir: str
+) -> dict[str, Any]:
     """Returns the fields with the model and the vocabulary of the source."""
     path = local_model(fields["init_from"])
     if format_of(path) == "workdir":
@@ -110,7 +121,7 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> di
         found["model.vocab_size"] = max(model["vocab_size"], size)
     elif _is_vocabulary_of(data_dir, fields["data.vocab"], tokenizer):
         del found["data.vocab"]
-    return _changed(with_model(fields, model, explicit), found, explicit)
+    return _changed(with_model(fields, model, explicit, written), found, explicit)
 
 
 def _changed(fields: Fields, values: Fields, explicit: Collection[str]) -> dict[str, Any]:
@@ -127,7 +138,10 @@ def _lacks_special_tokens_only(vocab_size: int, tokenizer: Tokenizer) -> bool:
 
 
 def with_model(
-    fields: Fields, model: Mapping[str, Any], explicit: Collection[str]
+    fields: Fields,
+    model: Mapping[str, Any],
+    explicit: Collection[str],
+    written: Collection[str] = (),
 ) -> dict[str, Any]:
     """Returns the fields of a configuration with the values of a source's model.
 
@@ -138,6 +152,7 @@ def with_model(
       fields: values of the configuration by dotted name.
       model: the fields of the source's encoder.
       explicit: names of the fields that the user set; they keep their values.
+      written: see `resolve`.
 
     Raises:
       UserError: the source has fields that `config.model` lacks, or lacks one in `explicit`.
@@ -145,7 +160,7 @@ def with_model(
     found = {f"model.{name}": value for name, value in model.items()}
     taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS}
     if "data.source" not in fields:
-        taken |= model_choices.values_for(fields, model, explicit)
+        taken |= model_choices.values_for(fields, model, {*explicit, *written})
         if found["model.name"] != fields["model.name"]:
             fields = _with_model_of_kind(fields, found, explicit)
     if missing := sorted(name for name in taken if name not in fields):

@@ -4,15 +4,19 @@ A run is one process for each host. On a TPU pod or under SLURM or Open MPI jax 
 automatically; elsewhere they are named on the command line (launch/README.md).
 """
 
+import contextlib
+import itertools
 import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Iterator
 
 import jax
 from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
+from bert_jax.files import locks
 from bert_jax.files.errors import UserError
 
 # For each cluster manager that jax.distributed supports: the variables with the number of processes
@@ -22,6 +26,7 @@ _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_CO
 _FAILED = "bert_jax/failed"  # folder of the common table: number of a process -> its error
 _SECONDS_BETWEEN_LOOKS = 0.5
 _GATHER_SECONDS = 1200  # as orbax waits
+_LOCKS = itertools.count()  # the same in all processes of a run
 
 
 def start(coordinator: str, num_processes: int, process_id: int) -> None:
@@ -126,6 +131,30 @@ def gather(key: str, text: str) -> list[str]:
     client.key_value_set(f"{folder}/{jax.process_index():06d}", text)
     wait_or_fail(key=folder, timeout_ms=_GATHER_SECONDS * 1000)
     return [value for _, value in sorted(client.key_value_dir_get(folder))]
+
+
+@contextlib.contextmanager
+def lock(workdir: str, log: Callable[[str], None]) -> Iterator[None]:
+    """Locks the folder of a run until the block ends: its processes are one holder.
+
+    Args:
+      workdir: folder of the run.
+      log: see `locks.lock`.
+
+    Raises:
+      UserError: another run works in the folder.
+    """
+    with contextlib.ExitStack() as stack:
+        problem = ""
+        if is_main():
+            try:
+                stack.enter_context(locks.lock(workdir, log))
+            except UserError as error:
+                problem = str(error)
+        problem, *_ = gather(f"lock {next(_LOCKS)}", problem)
+        if problem:
+            raise UserError(problem)
+        yield
 
 
 class StopRequest:

@@ -8,6 +8,9 @@ Every file that outlives its process is written by a function of this module.
 The temporary file is `path.part`, in the folder of `path`. Its contents are flushed to disk
 (fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
 power cut may leave an empty file under the new name; without the second, it may undo the rename.
+
+Of a symbolic link, the target is replaced, not the link. What exists and is no regular file, a
+device or a named pipe, is written to.
 """
 
 import contextlib
@@ -15,6 +18,8 @@ import contextvars
 import json
 import os
 import shutil
+import stat
+import tempfile
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +28,8 @@ from bert_jax.files import buckets
 
 # Between the name of a file and that of its temporary file.
 _OWNER = contextvars.ContextVar("owner", default="")
+# Descriptors of this process: a file behind one of them stays, since others write to it.
+_DESCRIPTORS = ("/dev/std", "/dev/fd/", "/proc/")
 
 
 @contextlib.contextmanager
@@ -39,6 +46,21 @@ def own_parts() -> Iterator[None]:
         _OWNER.reset(token)
 
 
+def is_stream(path: str | os.PathLike) -> bool:
+    """Returns whether what is at `path` is written to, not replaced: a device, a pipe, a socket."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError:
+        return False
+    is_descriptor = os.path.abspath(path).startswith(_DESCRIPTORS)
+    return is_descriptor or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def destination(path: str | os.PathLike) -> str:
+    """Returns the path that a write to `path` replaces: of a link, its target."""
+    return os.path.realpath(path) if os.path.islink(path) else os.fspath(path)
+
+
 @contextlib.contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[str]:
     """Yields a temporary path to write to; at the end of the block the file is moved to `path`.
@@ -47,7 +69,13 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
     is removed. If the process is killed, the temporary file may remain; the next writer of `path`
     overwrites it.
     """
-    path = os.fspath(path)
+    if is_stream(path):
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = os.path.join(folder, "part")
+            yield temporary
+            move_file(temporary, path)
+        return
+    path = destination(path)
     temporary = f"{path}{_OWNER.get()}.part"
     try:
         yield temporary
@@ -61,9 +89,15 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
 def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
     """Moves a complete file to `path`, replacing an existing file, on the same file system.
 
-    It moves a folder, too, whose contents are on disk, if there is none at `path`.
+    It moves a folder, too, whose contents are on disk, if there is none at `path`. A device or a
+    pipe gets the contents.
     """
-    path = os.fspath(path)
+    if is_stream(path):
+        with open(source, "rb") as file, open(path, "wb") as stream:
+            shutil.copyfileobj(file, stream)
+        os.remove(source)
+        return
+    path = destination(path)
     _fsync(os.fspath(source))
     buckets.publish(path, source)
     os.replace(source, path)
@@ -77,7 +111,7 @@ def whole_folder(path: str | os.PathLike) -> Iterator[str]:
     All files and folders below it are flushed to disk first. If the block raises, the temporary
     folder is removed.
     """
-    path = os.path.normpath(path)
+    path = destination(os.path.normpath(path))
     temporary = f"{path}{_OWNER.get()}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(temporary)

@@ -343,8 +343,6 @@ def _file_system(scheme: str) -> Any:
     """Returns fsspec's file system, which threads share; it does not remember listings."""
     import fsspec
 
-    # It prints the traceback of each failure that it repeats.
-    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
     return fsspec.filesystem(scheme, use_listings_cache=False, skip_instance_cache=True)
 
 

@@ -1,60 +1,57 @@
-"""A pool of processes, and the progress of the jobs in it."""
+"""A pool of processes, and the progress of the jobs in it.
+
+A worker is a program of its own, which receives jobs and sends their results back. It imports what
+its jobs need and nothing of the program that started it: unlike the processes of `multiprocessing`,
+it neither imports nor runs that program's main module, so a script needs no guard.
+"""
 
 import concurrent.futures
-import multiprocessing
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from bert_jax.files.errors import UserError
 
 # Takes a line of progress.
 Log = Callable[[str], None]
-
-
-def check_main() -> None:
-    """Refuses to work in a process that imports the program which started it.
-
-    Raises:
-      UserError: the program lacks a guard.
-    """
-    if getattr(multiprocessing.current_process(), "_inheriting", False):
-        raise UserError(
-            "Data is prepared by processes that import your script: put its code under"
-            ' `if __name__ == "__main__":`, or set config.data.num_processes=1.'
-        )
+_SECONDS_BETWEEN_LOOKS = 0.5
+# The program of a worker: where its parent finds modules, and the connection to it.
+_PROGRAM = "import sys; sys.path[:] = {}; from bert_jax.files import workers; workers.work({})"
 
 
 class Workers:
-    """A pool of processes, as a context manager; with one process, jobs run in the caller.
-
-    Processes are spawned, not forked, since the caller may run threads, as jax does. A program that
-    prepares data must therefore start under `if __name__ == "__main__"`.
-    """
+    """A pool of processes, as a context manager; with one process, jobs run in the caller."""
 
     def __init__(self, num_processes: int):
-        """Starts the processes.
-
-        Raises:
-          UserError: the program is being imported by a process that it started.
-        """
-        check_main()
-        self._pool = None
+        """Starts no process before there is a job for it."""
+        self._threads = None
         if num_processes > 1:
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                num_processes, multiprocessing.get_context("spawn"), _start_worker
-            )
+            self._threads = concurrent.futures.ThreadPoolExecutor(num_processes)
+        self._started: list[_Worker] = []
+        self._idle: list[_Worker] = []
 
     def __enter__(self) -> "Workers":
         return self
 
     def __exit__(self, *_) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
+        """Ends all processes; on an error or Ctrl-C also those in the middle of a job."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._end_processes()
+            self._threads.shutdown()
+            self._end_processes()  # one may have been starting
+
+    def _end_processes(self) -> None:
+        for worker in self._started:
+            worker.end()
 
     def run(self, jobs: Sequence[Callable[[], Any]]) -> Iterator[Any]:
         """Yields the results of the jobs, as they are finished.
@@ -63,21 +60,23 @@ class Workers:
           OSError: a process died.
           Exception: raised by a job.
         """
-        if self._pool is None:
+        if self._threads is None:
             yield from (job() for job in jobs)
             return
-        futures = [self._pool.submit(job) for job in jobs]
-        try:
-            for future in concurrent.futures.as_completed(futures):
-                yield future.result()
-        except UserError as error:  # has a traceback of this process
-            raise UserError(str(error)) from error
-        except BrokenProcessPool:
-            raise OSError(
-                "a worker process died, perhaps because the memory is full, or because the script"
-                ' lacks `if __name__ == "__main__":`; fewer processes take less memory'
-                " (data.num_processes); finished parts are kept"
-            ) from None
+        futures = [self._threads.submit(self._run, job) for job in jobs]
+        for future in concurrent.futures.as_completed(futures):
+            yield future.result()
+
+    def _run(self, job: Callable[[], Any]) -> Any:
+        """Runs a job in a process that has none, which is started if there is none."""
+        if self._idle:
+            worker = self._idle.pop()
+        else:
+            worker = _Worker()
+            self._started.append(worker)
+        result = worker.run(job)
+        self._idle.append(worker)
+        return result
 
     def run_stage(
         self, stage: str, jobs: Mapping[str, Callable[[], int]], num_bytes: float, log: Log
@@ -114,14 +113,63 @@ def progress(stage: str, done: int, of: int, num_bytes: float, seconds: float) -
     return f"{line} in {seconds:,.1f} s"
 
 
-def _start_worker() -> None:
-    """Ignores Ctrl-C, which the parent handles, and ends this process when the parent ends."""
+class _Worker:
+    """A process that does one job at a time."""
+
+    def __init__(self):
+        self._connection, theirs = Pipe()
+        path = [os.path.abspath(folder) for folder in sys.path]  # "" is the current folder
+        program = _PROGRAM.format(path, theirs.fileno())
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
+        theirs.close()
+
+    def run(self, job: Callable[[], Any]) -> Any:
+        """Returns the result of a job, or raises what it raises.
+
+        Raises:
+          OSError: the process died.
+        """
+        try:
+            self._connection.send(job)
+            result, error = self._connection.recv()
+        except (EOFError, ConnectionError):
+            raise OSError(
+                "a worker process died, perhaps because the memory is full; fewer processes take"
+                " less memory (data.num_processes); finished parts are kept"
+            ) from None
+        if error is not None:
+            raise error
+        return result
+
+    def end(self) -> None:
+        """Ends the process and waits for that; a second call does nothing."""
+        self._process.kill()
+        self._process.wait()
+
+
+def work(descriptor: int) -> None:
+    """Does the jobs of the parent until it ends, or ends this process; Ctrl-C is the parent's."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    connection = Connection(descriptor)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    with contextlib.suppress(ConnectionError):
+        while True:
+            connection.send(_answer(connection))
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _end_with_parent(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    os._exit(1)
+
+
+def _answer(connection: Connection) -> tuple[Any, Exception | None]:
+    """Returns (result, None) of the next job, or (None, error)."""
+    try:
+        return connection.recv()(), None
+    except Exception as error:
+        if not isinstance(error, UserError | OSError):  # a defect shows where it is
+            error.add_note(f"In a worker process:\n{traceback.format_exc()}")
+        return None, error

@@ -122,12 +122,12 @@ class Checkpoints:
         self, step: int, params: Any, meta: dict[str, Any], metrics: dict[str, float], **more: Any
     ) -> None:
         self.wait()
-        save = ocp.args.StandardSave if self._writer is self._manager else ocp.args.PyTreeSave
+        trees = {"params": params, **more}
         with self._explaining(step):
             self._writer.save(
                 step,
                 args=ocp.args.Composite(
-                    **{name: save(arrays) for name, arrays in {"params": params, **more}.items()},
+                    **{name: ocp.args.PyTreeSave(arrays) for name, arrays in trees.items()},
                     meta=ocp.args.JsonSave(meta),
                 ),
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.files.errors import UserError
 from bert_jax.training.metrics import is_best_when_low
 
 
@@ -24,7 +25,17 @@ class EarlyStopping:
             self.add(evaluation)
 
     def add(self, evaluation: Mapping[str, Any]) -> bool:
-        """Adds an evaluation; returns whether it is the best so far."""
+        """Adds an evaluation; returns whether it is the best so far.
+
+        Raises:
+          UserError: it lacks the metric.
+        """
+        if self._metric not in evaluation:
+            measured = ", ".join(name for name, v in evaluation.items() if isinstance(v, float))
+            raise UserError(
+                f"config.metrics or config.checkpoint.best_metric names {self._metric!r}, which"
+                f" this task does not measure: choose from {measured}."
+            )
         value = evaluation[self._metric]
         if value is None or np.isnan(value):  # metrics.jsonl has null
             value = -np.inf

@@ -80,6 +80,19 @@ def train_tasks(
     }
     check_tasks(configs, workdir)
     given = listeners if listeners and processes.is_main() else {}
+    log = next(iter(given.values()), Listener()).line
+    with contextlib.ExitStack() as stack:
+        for folder in (workdir, *(_folder(workdir, name) for name in configs)):
+            stack.enter_context(processes.lock(folder, log))
+        return _train_tasks(configs, workdir, given, temperature)
+
+
+def _train_tasks(
+    configs: Mapping[str, RunConfig],
+    workdir: str,
+    given: Mapping[str, Listener],
+    temperature: float,
+) -> dict[str, TrainResult]:
     first = next(iter(configs.values()))
     if first.init_from and not store.has_begun(first.init_from, _folder(workdir, [*configs][0])):
         check_source(first)

@@ -221,7 +221,7 @@ def _lengths_of_run(workdir: str) -> tuple[int, ...]:
     if not has_checkpoints(workdir):
         return ()
     try:
-        return store.load(workdir)["data.bucket_lengths"]
+        return store.load(workdir).get("data.bucket_lengths", ())
     except UserError:  # the file is corrupt; the checkpoint has the configuration too
         return ()
 

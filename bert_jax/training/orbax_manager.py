@@ -1,39 +1,40 @@
 """Managers of orbax, as checkpoints use them."""
 
+import contextlib
 import functools
 import json
+import logging
 import pathlib
 import shutil
+from collections.abc import Iterator
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
-from absl import logging
 
 from bert_jax.devices import processes
 from bert_jax.files import buckets
 from bert_jax.training.seals import checksums
 
-
-def _is_error(record: Any) -> bool:
-    """Hides the warnings of orbax, which repeat its arguments."""
-    return record.levelname in ("ERROR", "CRITICAL")
-
-
-logging.get_absl_logger().addFilter(_is_error)
-
-
 # Devices that hold copies of an array each write a part of it, unless it is smaller than this
 # number of bytes: slicing a small array on the devices takes longer than writing it.
 _SMALLEST_SLICED_ARRAY = 1 << 20
-_verbosity = logging.get_verbosity()
-logging.set_verbosity(logging.ERROR)  # orbax warns that a handler replaces another
-ocp.type_handlers.register_type_handler(
-    jax.Array,
-    ocp.type_handlers.ArrayHandler(min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY),
-    override=True,
-)
-logging.set_verbosity(_verbosity)
+
+
+def _array_handler(**options: Any) -> ocp.PyTreeCheckpointHandler:
+    """Returns what writes trees of arrays, with types of its own: orbax has one table for all."""
+    arrays = ocp.type_handlers.ArrayHandler(
+        min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY
+    )
+    types = ocp.type_handlers.create_type_handler_registry(
+        (jax.Array, arrays),
+        (np.ndarray, ocp.type_handlers.NumpyHandler()),
+        (np.generic, ocp.type_handlers.ScalarHandler()),
+        (int, ocp.type_handlers.ScalarHandler()),
+        (float, ocp.type_handlers.ScalarHandler()),
+    )
+    return ocp.PyTreeCheckpointHandler(type_handler_registry=types, **options)
 
 
 def open_manager(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager:
@@ -43,19 +44,40 @@ def open_manager(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager
       folder: folder of all checkpoints.
       read_only: change nothing in it.
     """
-    return ocp.CheckpointManager(
-        folder,
-        item_handlers={
-            "params": ocp.StandardCheckpointHandler(),
-            "train_state": ocp.StandardCheckpointHandler(),
-            "meta": ocp.JsonCheckpointHandler(),
-        },
-        options=ocp.CheckpointManagerOptions(
-            read_only=read_only,
-            cleanup_tmp_directories=not read_only,
-            async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
-        ),
-    )
+    handlers = ocp.handlers.DefaultCheckpointHandlerRegistry()
+    for item in ("params", "train_state"):
+        reader = ocp.StandardCheckpointHandler()
+        handlers.add(item, ocp.args.PyTreeSave, _array_handler())
+        handlers.add(item, ocp.args.StandardRestore, reader)
+        handlers.add(item, ocp.args.StandardSave, reader)  # orbax asks it for metadata
+    meta = ocp.JsonCheckpointHandler()
+    handlers.add("meta", ocp.args.JsonSave, meta)
+    handlers.add("meta", ocp.args.JsonRestore, meta)
+    with _without_warnings():  # which repeat `read_only`
+        return ocp.CheckpointManager(
+            folder,
+            handler_registry=handlers,
+            options=ocp.CheckpointManagerOptions(
+                read_only=read_only,
+                cleanup_tmp_directories=not read_only,
+                async_options=ocp.AsyncOptions(barrier_sync_fn=processes.wait_or_fail),
+            ),
+        )
+
+
+@contextlib.contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Hides warnings of orbax in the block, and leaves the logger as it was."""
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        return record.levelno >= logging.ERROR or "orbax" not in record.pathname
+
+    logger = logging.getLogger("absl")
+    logger.addFilter(is_shown)
+    try:
+        yield
+    finally:
+        logger.removeFilter(is_shown)
 
 
 def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
@@ -70,7 +92,7 @@ def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
     own.mkdir(parents=True)
     alone = ocp.options.MultiprocessingOptions(primary_host=None)
     arrays = functools.partial(
-        ocp.PyTreeCheckpointHandler,
+        _array_handler,
         use_ocdbt=jax.process_count() == 1,
         multiprocessing_options=alone,
     )

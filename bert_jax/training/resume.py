@@ -4,18 +4,24 @@ import functools
 import importlib.metadata
 import json
 import os
+import pathlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.store import parse
+from bert_jax.config.run import RunConfig
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.files.atomic import AppendFile
+from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
 from bert_jax.training import metrics
-from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.checkpoints import (
+    Checkpoints,
+    has_checkpoints,
+    has_imported_params_only,
+)
 from bert_jax.training.initial import initial_params, special_tokens
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import Run
@@ -83,7 +89,7 @@ def checkpoint_meta(
     """
     meta = {"fitted": dict(fitted)} if fitted else {}
     return meta | {
-        "config": run.config.to_dict(),
+        "config": store.to_json(run.config, run.workdir),
         "steps": run.steps,
         "data": run.fingerprint,
         "losses": sorted(run.losses),
@@ -111,13 +117,56 @@ def _versions() -> dict[str, str]:
     return {name: importlib.metadata.version(name) for name in packages}
 
 
+def check_workdir(
+    config: RunConfig, workdir: str, files: Mapping[str, bytes] | None = None
+) -> None:
+    """Refuses a folder that has something else than this run, before anything is written there.
+
+    Args:
+      config: configuration of the run that is to start or to be resumed.
+      workdir: its folder.
+      files: content of files that it needs in the folder, by path.
+
+    Raises:
+      UserError: it holds another run, or a model that the run reads.
+    """
+    store.check_workdir(workdir)
+    for name in ("init_from", "distillation.teacher"):
+        path = config[name]
+        is_here = os.path.isdir(path) and os.path.realpath(path) == os.path.realpath(workdir)
+        if is_here or (path and path == address_of(workdir)):
+            raise UserError(
+                f"config.{name}={path} is the folder of the new run too: choose another --workdir."
+            )
+    if has_imported_params_only(workdir):
+        raise UserError(
+            f"{workdir} holds imported parameters, not a run: start one from them with"
+            f" --config.init_from={workdir} --workdir=NEW."
+        )
+    if not store.is_run(workdir):
+        return
+    before = store.load(workdir)
+    if (before.get("seeds", 1) > 1) != (config.get("seeds", 1) > 1):
+        raise UserError(
+            f"{workdir} holds {'several seeds' if before.get('seeds', 1) > 1 else 'one run'}, and"
+            f" this is seeds={config.get('seeds', 1)}: choose another --workdir."
+        )
+    if not has_checkpoints(workdir):
+        return  # there is nothing to lose
+    changed = store.differences(before, config)
+    for path, content in (files or {}).items():
+        if not os.path.isfile(path) or pathlib.Path(path).read_bytes() != content:
+            changed.append(f"{os.path.relpath(path, workdir)}: other content")
+    _refuse(changed, config, workdir)
+
+
 def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     """Refuses to resume with other settings or data than those of the checkpoint.
 
     Raises:
       UserError: listing what differs.
     """
-    changed = store.differences(parse(meta["config"]), run.config)
+    changed = store.differences(store.from_json(meta["config"], run.workdir), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
     if meta.get("losses", []) != sorted(run.losses):
@@ -127,8 +176,13 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
         changed.append(f"weights of the teacher: {theirs[:12] or None} -> {ours[:12] or None}")
     if (steps := meta.get("steps", run.steps)) != run.steps:
         changed.append(f"steps in total: {steps} -> {run.steps}")
-    if changed and not run.config.checkpoint.allow_changes:
+    _refuse(changed, run.config, run.workdir)
+
+
+def _refuse(changed: Sequence[str], config: RunConfig, workdir: str) -> None:
+    """Raises UserError for differences that the configuration does not allow."""
+    if changed and not config.checkpoint.allow_changes:
         raise UserError(
-            f"{run.workdir} was trained with other settings: {'; '.join(changed)}. Choose another"
+            f"{workdir} was trained with other settings: {'; '.join(changed)}. Choose another"
             " --workdir, or resume regardless with --config.checkpoint.allow_changes=true."
         )

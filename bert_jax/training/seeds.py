@@ -16,6 +16,7 @@ from bert_jax.files.atomic import write_json
 from bert_jax.scores.spread import summarize_seeds
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.training.listener import Listener
+from bert_jax.training.resume import check_workdir
 from bert_jax.training.train import TrainResult, train
 
 
@@ -44,6 +45,17 @@ def train_seeds(
       UserError: as `train`.
     """
     listener = listener if listener and processes.is_main() else Listener()
+    with processes.lock(workdir, listener.line):
+        check_workdir(config, workdir)
+        return _train_seeds(config, workdir, listener, losses)
+
+
+def _train_seeds(
+    config: RunConfig,
+    workdir: str,
+    listener: Listener,
+    losses: Mapping[str, LossFunction] | None,
+) -> TrainResult:
     result, results = None, {}
     for seed in range(config.seed, config.seed + config["seeds"]):
         run = config.replace({"seed": seed, "seeds": 1})

@@ -12,8 +12,7 @@ from jax.sharding import Mesh
 
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
-from bert_jax.models import MODELS
-from bert_jax.models.heads import HEAD_RULES
+from bert_jax.models import MODELS, heads
 from bert_jax.optim.average import swap_average
 from bert_jax.tasks.distillation import PROJECTION
 from bert_jax.tasks.task import Task
@@ -87,7 +86,7 @@ def make_key(seed: int, purpose: str) -> jax.Array:
 
 def parameter_rules(task: Task) -> sharding.Rules:
     """Returns the sharding rules of all parameters of a task's model, the encoder's first."""
-    return (*MODELS[task.model.name].rules, *HEAD_RULES)
+    return (*MODELS[task.model.name].rules, *heads.HEAD_RULES)
 
 
 def init_params(task: Task, key: jax.Array) -> Any:

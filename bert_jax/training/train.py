@@ -15,12 +15,11 @@ from bert_jax.config.phases import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.devices import processes
 from bert_jax.devices.profiling import Profile
-from bert_jax.files.errors import UserError
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
-from bert_jax.training.checkpoints import Checkpoints, has_imported_params_only
+from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.evaluate import make_evaluator, write_results
 from bert_jax.training.feed import training_batches
@@ -29,7 +28,12 @@ from bert_jax.training.initial import check_source
 from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.reporting import Reporter
-from bert_jax.training.resume import checkpoint_meta, record_start, restore_or_init
+from bert_jax.training.resume import (
+    check_workdir,
+    checkpoint_meta,
+    record_start,
+    restore_or_init,
+)
 from bert_jax.training.run import Run, make_task_data
 from bert_jax.training.state import TrainState, swapped
 from bert_jax.training.step import make_train_step
@@ -75,13 +79,19 @@ def train(
     goodput = Goodput(workdir)
     if listener is None or not processes.is_main():
         listener = Listener()
+    with processes.lock(workdir, listener.line):
+        check_workdir(config, workdir)
+        return _train(config, workdir, listener, losses, goodput)
 
+
+def _train(
+    config: RunConfig,
+    workdir: str,
+    listener: Listener,
+    losses: Mapping[str, LossFunction] | None,
+    goodput: Goodput,
+) -> TrainResult:
     # ---------------------------------------------------------------- open: devices, data, phases
-    if has_imported_params_only(workdir):
-        raise UserError(
-            f"{workdir} holds imported parameters, not a run: start one from them with"
-            f" --config.init_from={workdir} --workdir=NEW."
-        )
     make_task_data(config)  # reports invalid settings before weights are read
     if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)

@@ -103,7 +103,7 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     config = loaded.config
     vocabulary = os.path.join(os.path.abspath(workdir), loaded.vocabulary.copy_name)
     config = config.replace({"data.vocab": vocabulary})
-    store.save(config, folder)
+    store.save(config, workdir, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
     if TASKS[config.task].head:
@@ -111,7 +111,7 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
         write_labels(folder, () if is_regression else loaded.labels)
     size = config.model.hidden_size
     write_sentence_vectors(loaded.sentence_vectors, folder, size, is_workdir=True)
-    meta = {"config": config.to_dict(), "source": certificate["source"]}
+    meta = {"config": store.to_json(config, workdir), "source": certificate["source"]}
     with contextlib.closing(Checkpoints(folder)) as checkpoints:
         checkpoints.save_params(unflatten(loaded.params), meta)
 

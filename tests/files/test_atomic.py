@@ -1,11 +1,13 @@
 """Durable writes: complete or not at all, and flushed to disk in the right order."""
 
 import os
+import stat
 
 import pytest
 
 from bert_jax.files.atomic import (
     AppendFile,
+    move_file,
     own_parts,
     read_json,
     whole_file,
@@ -68,6 +70,49 @@ def test_two_writers_of_a_file_have_their_own_temporary_files(tmp_path):
     with whole_file(path) as part:  # as before, after the block
         assert part == f"{path}.part"
         write_text(part, "2")
+
+
+def test_a_link_stays_and_its_target_is_replaced(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name in ("old", "missing"):  # a link may precede its target
+        target, link = tmp_path / "disk" / name, tmp_path / name
+        link.symlink_to(target)
+        if name == "old":
+            target.write_text("old")
+        write_text(link, "new")
+        assert link.readlink() == target and target.read_text() == "new"
+        source = tmp_path / "disk" / "moved"
+        source.write_text("moved")
+        move_file(source, link)
+        assert link.readlink() == target and target.read_text() == "moved"
+    (tmp_path / "folder").symlink_to(tmp_path / "disk" / "folder")
+    with whole_folder(tmp_path / "folder") as part:
+        write_text(f"{part}/file", "text")
+    assert (tmp_path / "disk" / "folder" / "file").read_text() == "text"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "folder", "missing", "old"]
+    assert {p.name for p in (tmp_path / "disk").iterdir()} == {"folder", "missing", "old"}
+
+
+def test_pipes_and_devices_are_written_to(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    (tmp_path / "link").symlink_to(pipe)
+    terminal, device = os.openpty()
+    for path, descriptor in ((pipe, reader), (tmp_path / "link", reader)):
+        write_text(path, "text")
+        assert os.read(descriptor, 9) == b"text" and stat.S_ISFIFO(os.stat(pipe).st_mode)
+    write_text(os.ttyname(device), "text")
+    assert os.read(terminal, 9) == b"text"
+    for descriptor in (reader, terminal, device):
+        os.close(descriptor)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_a_file_behind_a_descriptor_stays_for_those_who_write_to_it_too(tmp_path):
+    with open(tmp_path / "file", "w") as file:
+        write_text(f"/dev/fd/{file.fileno()}", "text")
+        assert os.fstat(file.fileno()).st_ino == (tmp_path / "file").stat().st_ino
+    assert (tmp_path / "file").read_text() == "text"
 
 
 def test_a_folder_appears_when_it_is_complete_and_starts_empty(tmp_path):

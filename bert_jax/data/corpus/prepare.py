@@ -40,7 +40,7 @@ from bert_jax.files.beam import Beam
 from bert_jax.files.buckets import UNFINISHED, address_of, local, refresh, remove
 from bert_jax.files.errors import UserError
 from bert_jax.files.shares import OtherTaskError, Share
-from bert_jax.files.workers import Log, Workers, check_main
+from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
 
 
@@ -76,7 +76,6 @@ def prepare(
             f"{data_dir}: tasks pass their work on through files that all of them see, which a"
             " bucket is not: use a shared file system, or one program (without --share)."
         )
-    check_main()  # before it would wait for the process that prepares the data
     config = dataclasses.replace(config, lexicon=local(config.lexicon))
     vocabulary = check_files(config)
     unfinished = os.path.join(data_dir, UNFINISHED)

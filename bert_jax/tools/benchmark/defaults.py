@@ -22,7 +22,7 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.files.atomic import AppendFile, read_json_lines
 from bert_jax.formats import format_of
-from bert_jax.plans import plan_finetuning
+from bert_jax.plans import Plan, plan_finetuning
 from bert_jax.scores.spread import SeedSummary, summarize_seeds
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tools.benchmark.side_by_side import (
@@ -68,14 +68,25 @@ def run(
     Raises:
       UserError: what `finetune` would raise.
     """
+    about = {"model": model, "files": files, "overrides": dict(overrides)}
     with tempfile.TemporaryDirectory() as folder:
         plan = plan_finetuning(model, *files, task, folder, overrides)
-        assert isinstance(plan.config, FinetuningConfig)
-        config = plan.config.replace(_SHORT)
-        baseline = find_baseline(config, folder)
+        with plan.begin(folder, print):
+            _compare(plan, folder, grid, seeds, Scores(output, about))
+
+
+def _compare(
+    plan: Plan,
+    folder: str,
+    grid: tuple[Sequence[float], Sequence[float]],
+    seeds: int,
+    done: "Scores",
+) -> None:
+    assert isinstance(plan.config, FinetuningConfig)
+    config = plan.config.replace(_SHORT)
+    baseline = find_baseline(config, folder)
     print(describe_machine())
     print(*plan.lines, sep="\n")
-    done = Scores(output, {"model": model, "files": files, "overrides": dict(overrides)})
     settings: dict[str, Settings] = {DEFAULTS: {}}
     for rate, epochs in itertools.product(*grid):
         changes = {"optimizer.learning_rate": rate, "epochs": epochs}
@@ -83,7 +94,7 @@ def run(
     for seed, (name, changes) in itertools.product(range(seeds), settings.items()):
         if done.lacks(name, seed):
             done.add(name, seed, score(config.replace(changes | {"seed": seed})))
-    if format_of(model) == "huggingface" and can_compare("accelerate", "seqeval"):
+    if format_of(config.init_from) == "huggingface" and can_compare("accelerate", "seqeval"):
         run_trainer(config, seeds, done)
     summaries = {name: summarize_seeds(done.of(name), baseline) for name in done.names()}
     print("\n".join(lines(config.metrics[0], baseline, summaries)))

@@ -48,7 +48,8 @@ def run(flags: argparse.Namespace) -> None:
         check_output_folder(flags.export)
         check_encoder(plan.config.model)
     print(*plan.lines, sep="\n", flush=True)
-    train_and_report(plan.config, workdir, flags.trackers)
+    with plan.begin(workdir, print):
+        train_and_report(plan.config, workdir, flags.trackers)
     if flags.export:
         from bert_jax.tools.convert.conversions import to_huggingface
 

@@ -10,7 +10,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
@@ -104,7 +104,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     standard_error.set_up()
     message = ""
     try:
-        with contextlib.redirect_stdout(cast(TextIO, _WithAddresses(sys.stdout))):
+        with contextlib.redirect_stdout(cast(TextIO, standard_error.WithAddresses(sys.stdout))):
             main(sys.argv[1:])
     except UserError as error:
         message = str(error)
@@ -117,19 +117,6 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     if message:
         print("error:", buckets.shown(" ".join(message.split())), file=sys.stderr)
         sys.exit(2)
-
-
-class _WithAddresses:
-    """A text stream that prints bucket addresses instead of local cache paths."""
-
-    def __init__(self, stream: TextIO):
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        return self._stream.write(buckets.shown(text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def choose(
@@ -167,10 +154,10 @@ def parse(
 ) -> argparse.Namespace:
     """Parses the flags of a command; --help prints them and ends the process.
 
-    Flags may stand anywhere, in any order, as --name=value or --name value, with dashes or
-    underscores in the name; of a repeated flag the last one counts. Words after -- may begin with a
-    dash. A value that is the address of a bucket becomes the path of its local cache, which is
-    brought up to date.
+    Flags may stand anywhere, in any order, as --name=value or --name value, fields too, with dashes
+    or underscores in the name; of a repeated flag the last one counts. Words after -- may begin
+    with a dash. A value that is the address of a bucket becomes the path of its local cache, which
+    is brought up to date.
 
     Args:
       command: `bert_jax NAME`, or the module `bert_jax.main`.
@@ -199,6 +186,7 @@ def parse(
     words = [_with_underscores(word) for word in words]
     overrides = {}
     if OVERRIDES in flags:
+        words = list(_joined(words))
         overrides = {match[1]: match[2] for match in map(_OVERRIDE.fullmatch, words) if match}
         words = [word for word in words if not _OVERRIDE.fullmatch(word)]
     parsed, rest = parser.parse_known_intermixed_args(words)
@@ -222,6 +210,16 @@ def _with_underscores(word: str) -> str:
     """--some-flag=a-b -> --some_flag=a-b; other words are unchanged."""
     name, equals, value = word.partition("=")
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else word
+
+
+def _joined(words: Sequence[str]) -> Iterator[str]:
+    """Yields the words with --config.FIELD VALUE as --config.FIELD=VALUE."""
+    words = list(words)
+    while words:
+        word = words.pop(0)
+        if re.fullmatch(r"--config\.[^=]+", word) and words and not words[0].startswith("--"):
+            word = f"{word}={words.pop(0)}"
+        yield word
 
 
 def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
@@ -253,13 +251,26 @@ def _describe_unknown(word: str, flags: Sequence[Flag]) -> str:
     if not word.startswith("-"):
         hint = f" Did you mean --{word}?" if word.startswith("config.") else ""
         return f"{word!r} is not a flag: flags begin with two dashes.{hint}"
-    word = word.split("=")[0]
+    word, _, value = word.partition("=")
     if word.startswith("--config.") and OVERRIDES in flags:
         return f"{word} lacks its value: write {word}=VALUE."
     if word == "--workdir" and MODEL in flags:
         return "This command writes no workdir: name the model by --model."
+    if OVERRIDES in flags and (field := _field_of(word.lstrip("-"))):
+        return f"Unknown flag {word}: did you mean --config.{field}={value or 'VALUE'}?"
     close = difflib.get_close_matches(word.lstrip("-"), [flag.name for flag in flags], 1)
     return f"Unknown flag {word}: {f'did you mean --{close[0]}?' if close else 'see --help.'}"
+
+
+def _field_of(name: str) -> str:
+    """Returns the field that a name means, as it is or as in other programs; "": none."""
+    from bert_jax.config.finetuning import FinetuningConfig
+    from bert_jax.config.renames import OTHER_NAMES
+    from bert_jax.config.run import PretrainingConfig
+
+    fields = FinetuningConfig().fields() | PretrainingConfig().fields()
+    known = (name, *OTHER_NAMES.get(name, ()))
+    return next((field for field in known if field in fields), "")
 
 
 def _local(name: str, value: Any) -> Any:
@@ -306,10 +317,11 @@ def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     from bert_jax.config import presets, store
     from bert_jax.config.group import flatten, unflatten
     from bert_jax.config.overrides import set_fields
+    from bert_jax.config.phases import with_length
 
     values = config.to_config_dict()
     set_fields(values, texts)
-    fields = dict(flatten(values))
+    fields = with_length(dict(flatten(values)), texts)
     if "preset" in texts:  # otherwise the run has the values of its preset already
         fields = presets.with_preset(fields, texts)
     return store.parse(unflatten(fields))
@@ -330,12 +342,14 @@ def resolve(
       UserError: as `read_config`.
     """
     from bert_jax.config import experiments
+    from bert_jax.config.editable import written
     from bert_jax.config.overrides import set_fields
     from bert_jax.data import init_from
 
     config = experiments.load(path)
+    by_file = written(config)
     set_fields(config, texts)
-    return init_from.resolve(config.to_dict(), texts, workdir, data_dir)
+    return init_from.resolve(config.to_dict(), texts, workdir, data_dir, by_file)
 
 
 # ------------------------------------------------------------------ runs and their models

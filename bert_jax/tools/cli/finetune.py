@@ -45,13 +45,14 @@ def run(flags: argparse.Namespace) -> None:
         given["distillation.teacher"] = flags.teacher
     plan = plan_finetuning(flags.model, flags.train, flags.evaluate, flags.task, workdir, given)
     print(*plan.lines, sep="\n", flush=True)
-    findings = (*check_labelled(open_run(plan.config, workdir)), *check_rate(plan.config))
-    for finding in findings:
-        if finding.level == "problem":
-            raise UserError(f"{finding.what} {finding.fix}")
-        if finding.level != "ok":
-            print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
-    train_and_report(plan.config, workdir, flags.trackers)
+    with plan.begin(workdir, print):
+        findings = (*check_labelled(open_run(plan.config, workdir)), *check_rate(plan.config))
+        for finding in findings:
+            if finding.level == "problem":
+                raise UserError(f"{finding.what} {finding.fix}")
+            if finding.level != "ok":
+                print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
+        train_and_report(plan.config, workdir, flags.trackers)
     command = "encode" if find_task(plan.config.task).embeds else "predict"
     print(f"use it     bert_jax {command} FILE --model={workdir}")
     print(f"           bert_jax serve --model={workdir}")

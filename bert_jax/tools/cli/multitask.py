@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from bert_jax.config.overrides import merged
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import CACHE, OVERRIDES, Flag, prepare_process, resolve
 
@@ -38,7 +39,7 @@ def run(flags: argparse.Namespace) -> None:
     for name, (path, fields) in tasks.items():
         folder = os.path.join(flags.workdir, name)
         try:
-            configs[name] = resolve(path, {**flags.overrides, **fields}, folder)
+            configs[name] = resolve(path, merged(flags.overrides, fields), folder)
         except UserError as error:
             raise UserError(f"Task {name}: {error}") from error
     prepare_process(flags.compilation_cache)

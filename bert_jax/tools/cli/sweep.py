@@ -19,6 +19,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from bert_jax.config import experiments
+from bert_jax.config.editable import written
 from bert_jax.config.group import unflatten
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
@@ -127,7 +129,8 @@ def resolve(
     config = command_line.resolve(file, values)
     if source_model is None:
         return config
-    return parse(unflatten(init_from.with_model(config.fields(), source_model, values)))
+    by_file = written(experiments.load(file))
+    return parse(unflatten(init_from.with_model(config.fields(), source_model, values, by_file)))
 
 
 def _check_tasks(made: Sequence[Job]) -> None:

@@ -1,9 +1,11 @@
 """What commands print on standard error: errors, and warnings of this package, one a line.
 
-What libraries report stays, but for errors about hardware that the machine lacks.
+What libraries report stays, but for errors about hardware that the machine lacks. Standard output
+shows bucket addresses, too.
 """
 
 import logging
+from typing import Any, TextIO
 
 from bert_jax.devices import absent
 from bert_jax.files import buckets
@@ -17,6 +19,14 @@ def set_up() -> None:
     logger = logging.getLogger("bert_jax")
     logger.addHandler(handler)
     logger.propagate = False  # other libraries may add handlers of their own
+    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    # It prints the traceback of each failure that it repeats.
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
+
+
+def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+    """Hides the warnings of orbax, which repeat its arguments."""
+    return record.levelno >= logging.ERROR or "orbax" not in record.pathname
 
 
 class _Formatter(logging.Formatter):
@@ -24,3 +34,16 @@ class _Formatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return buckets.shown(super().format(record))
+
+
+class WithAddresses:
+    """A text stream that prints bucket addresses instead of local cache paths."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write(buckets.shown(text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)

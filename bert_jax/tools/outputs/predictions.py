@@ -4,19 +4,28 @@ The input has the form of the training files, labels left out, or (.txt) a text 
 that fills in masks, texts as tasks/pretraining.py describes them. The output has a JSON object for
 each example, in the same order; the ending of its name may choose a table or a form of `published`.
 
-Until all examples are done, the output is in OUTPUT.unfinished. OUTPUT.unfinished.json has its
-origin and the number of complete predictions.
+Until all examples are done, the output is in OUTPUT.unfinished, beside the target of a link.
+OUTPUT.unfinished.json has its origin and the number of complete predictions.
 """
 
 import hashlib
 import itertools
 import json
 import os
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.files.atomic import AppendFile, move_file, read_json, write_bytes, write_json
+from bert_jax.files.atomic import (
+    AppendFile,
+    destination,
+    is_stream,
+    move_file,
+    read_json,
+    write_bytes,
+    write_json,
+)
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tasks.task import Prediction
@@ -132,7 +141,11 @@ class Unfinished:
     def __init__(self, output_path: str):
         self.count = 0
         self._output_path = output_path
-        self._path = f"{output_path}.unfinished"
+        self._temporary = None
+        if is_stream(output_path):  # has nothing to resume, and its folder no room for files
+            self._temporary = tempfile.TemporaryDirectory()
+            output_path = os.path.join(self._temporary.name, "output")
+        self._path = f"{destination(output_path)}.unfinished"
         self._origin: dict[str, Any] = {}
         self._origin_path = f"{self._path}.json"
 
@@ -182,3 +195,5 @@ class Unfinished:
             write(self._path, self._output_path)
             os.remove(self._path)
         os.remove(self._origin_path)
+        if self._temporary is not None:
+            self._temporary.cleanup()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bert_jax.config.overrides import merged
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import REFERENCE, Run, Sweep
@@ -148,7 +149,8 @@ class _Expansion:
             needs.append(self._preparations[job])
             return self.jobs[job].overrides["data.dir"]
 
-        texts = {name: str(value) for name, value in run.overrides.items()} | dict(self._more)
+        texts = {name: str(value) for name, value in run.overrides.items()}
+        texts = merged(texts, self._more)
         texts = {name: REFERENCE.sub(replace, text) for name, text in texts.items()}
         if run.after:
             job = self._job_of(run.after, index)

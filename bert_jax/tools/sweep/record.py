@@ -26,7 +26,7 @@ from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.training.seals import checksum_file
 
-PLAN, RESULTS, REPORT = "sweep.json", "results.jsonl", "results.md"
+PLAN, RESULTS, REPORT = store.SWEEP, "results.jsonl", "results.md"
 _STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"
 
 
@@ -108,7 +108,7 @@ def _origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
 
 
 def _digest(job: Job, jobs: Mapping[str, Job]) -> str:
-    free = parse(job.settings).free_fields() if job.kind == "train" else set()
+    free = parse(job.settings).marked("free") if job.kind == "train" else set()
     settings = {name: value for name, value in flatten(job.settings) if name not in free}
     text = json.dumps([settings, _origin(job, jobs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -219,6 +219,11 @@ INVALID = {
         " --config.model.FIELD=VALUE.",
     ),
     "no value": (["--config.steps"], "--config.steps lacks its value: write --config.steps=VALUE."),
+    "a field": (["--epochs=3"], "Unknown flag --epochs: did you mean --config.epochs=3?"),
+    "a name of other programs": (
+        ["--max_steps", "5"],
+        "Unknown flag --max_steps: did you mean --config.steps=VALUE?",
+    ),
     "no dashes": (
         ["config.steps=4"],
         "'config.steps=4' is not a flag: flags begin with two dashes. Did you mean --config.steps",
@@ -233,6 +238,12 @@ INVALID = {
         "is not read or written: mount the bucket as a folder",
     ),
 }
+
+
+def test_fields_may_have_their_values_after_a_space():
+    words = ["--config.steps", "5", "--config.optimizer.learning_rate", "-1", "--config.seed=3"]
+    flags = command_line.parse("bert_jax train", "", CONFIG, words)
+    assert flags.overrides == {"steps": "5", "optimizer.learning_rate": "-1", "seed": "3"}
 
 
 @pytest.mark.parametrize("words, message", INVALID.values(), ids=INVALID.keys())

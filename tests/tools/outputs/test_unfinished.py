@@ -88,6 +88,23 @@ def test_predictions_of_something_else_are_not_kept(
     assert len(output.read_text().splitlines()) == 18
 
 
+def test_links_and_pipes_stay(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk" / "output")
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    for name in ("link", "pipe"):
+        unfinished = Unfinished(str(tmp_path / name))
+        unfinished.resume({})
+        unfinished.append([{"label": "a"}])
+        assert (tmp_path / "disk" / "output.unfinished").exists() == (name == "link")
+        unfinished.finish(None)
+    assert os.read(reader, 99) == (tmp_path / "disk" / "output").read_bytes() == b'{"label": "a"}\n'
+    os.close(reader)
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "pipe").is_fifo()
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["disk", "link", "output", "pipe"]
+
+
 def done_of(output):
     """Returns the number of predictions that are known to be on disk."""
     origin = pathlib.Path(f"{output}.unfinished.json")

@@ -1,0 +1,89 @@
+"""The length of training and other values that somebody wrote win over those that follow."""
+
+import pytest
+
+import bert_jax
+from bert_jax.config import experiments
+from bert_jax.config.editable import written
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.model_choices import values_for
+from bert_jax.config.overrides import merged, set_fields
+from bert_jax.config.phases import with_length
+from bert_jax.config.run import PretrainingConfig
+from bert_jax.files.errors import UserError
+from bert_jax.tools.cli.command_line import resolve
+
+FILE = """
+from bert_jax.config import defaults
+
+def get_config():
+    config = defaults.classification().to_config_dict()
+    config.optimizer.learning_rate = 2e-5
+    config.data.update({"lowercase": True})
+    return config
+"""
+
+
+@pytest.fixture
+def file(tmp_path) -> str:
+    (tmp_path / "mine.py").write_text(FILE)
+    return str(tmp_path / "mine.py")
+
+
+@pytest.mark.parametrize("name", ["steps", "epochs", "examples", "tokens"])
+def test_the_length_that_the_user_sets_is_the_only_one(name):
+    for config in (FinetuningConfig(), PretrainingConfig(tokens=5)):
+        fields = with_length(config.fields() | {name: 7}, [name])
+        found = {n: fields[n] for n in ("epochs", "examples", "tokens")}
+        assert fields[name] == 7 and all(not v for n, v in found.items() if n != name)
+        assert type(found["epochs"]) is float or name == "epochs"
+    with pytest.raises(UserError, match="config.steps=7 and config.epochs=2 both give the length"):
+        with_length({"steps": 7, "epochs": 2}, ["steps", "epochs"])
+    assert with_length({"steps": 7, "epochs": 2}, [], ["steps"])["epochs"] == 0
+    assert with_length({"steps": 7, "epochs": 2}, [], ["steps", "epochs"])["epochs"] == 2
+
+
+def test_the_command_line_and_python_keep_the_length(file):
+    config = resolve(file, {"steps": "6"})
+    assert (config.steps, config.epochs) == (6, 0.0) and config.total_steps((100,)) == 6
+    edited = bert_jax.get_config(file)
+    edited.steps = 6
+    for given in (edited, bert_jax.get_config(file, steps=6)):
+        from bert_jax import api
+
+        assert api.resolve(given, "").total_steps((100,)) == 6
+    assert merged({"epochs": "2", "seed": "1"}, {"steps": "5"}) == {"seed": "1", "steps": "5"}
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"), [("1e6", 1_000_000), ("2_000", 2000), ("0x10", 16), (1e3, 1000)]
+)
+def test_numbers_of_steps(given, steps):
+    config = FinetuningConfig().to_config_dict()
+    set_fields(config, {"steps": given})
+    assert config.steps == steps and type(config.steps) is int
+
+
+@pytest.mark.parametrize("given", ["1e400", "nan", "2.5", 2.5, float("inf"), "1e-3", ""])
+def test_other_numbers_are_refused(given):
+    with pytest.raises(UserError, match="config.steps takes a value of type int"):
+        set_fields(FinetuningConfig().to_config_dict(), {"steps": given})
+
+
+def test_what_a_file_sets_to_the_default_is_not_replaced_by_the_choices_of_a_model(file):
+    config = experiments.load(file)
+    by_file = written(config)
+    assert by_file == {"optimizer.learning_rate", "data.lowercase"}
+    fields = FinetuningConfig().fields()
+    assert fields["optimizer.learning_rate"] == 2e-5
+    found = values_for(fields, {"name": "elmo"}, by_file)
+    assert "optimizer.learning_rate" not in found and found["head.pool"] == "max"
+    assert values_for(fields, {"name": "elmo"}, ())["optimizer.learning_rate"] == 1e-3
+
+
+def test_python_remembers_what_is_set_to_the_value_that_it_has(file):
+    config = bert_jax.get_config(file)
+    assert written(config) == set()
+    config.optimizer.learning_rate = config.optimizer.learning_rate
+    config.head.pool = "cls"
+    assert written(config) == {"optimizer.learning_rate", "head.pool"}
