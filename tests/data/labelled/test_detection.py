@@ -38,7 +38,8 @@ LONG, SHORT = "a long story about the sea", "it ended well in the harbour"
         ("a.tsv", csv("premise\thypothesis\tlabel", ["a b\tc d\tx", "e\tf\ty"]),
          ("premise", "hypothesis", "label")),
         # no usual names: the longest texts, and what repeats
-        ("a.csv", csv("nr,what,kind", [f"1,{LONG},x", f"2,{SHORT},y"]), ("what", "", "kind")),
+        ("a.csv", csv("nr,what,kind", [f"{n},{LONG} {n},{'xy'[n % 2]}" for n in range(8)], 1),
+         ("what", "", "kind")),
         # another text is the second one of a pair
         ("a.tsv", "question\tparagraph\tlabel\n" + "".join(
             f"What of {i}?\t{LONG} {i}\t{'yn'[i % 2]}\n" for i in range(8)),
@@ -63,7 +64,7 @@ def test_columns_of_tables_are_found(tmp_path, name, content, expected):
         (["good"] * 5 + ["bad"], "classification", {"metrics": ("macro_f1", "accuracy")}),
         (["1", "2", "3", "4", "5"], "classification", {"head.problem_type": "single"}),
         (["0.5", "1.5", "3"], "regression", {"metrics": ("pearson", "spearman")}),
-        (list(map(str, range(40))), "regression", {"head.problem_type": "regression"}),
+        (list(map(str, range(0, 120, 3))), "regression", {"head.problem_type": "regression"}),
         (["sea,love", "love", "sea,war", "war", "war,love"], "multi_label",
          {"data.label_separator": ",", "head.problem_type": "multi"}),
     ],
@@ -147,7 +148,7 @@ def test_columns_without_a_use_are_named(tmp_path):
 
 
 def test_a_spreadsheet_is_to_be_saved_as_csv():
-    with pytest.raises(UserError, match="a.xlsx is not text: save it as CSV"):
+    with pytest.raises(UserError, match="a.xlsx is a spreadsheet, not text: save it as CSV"):
         detect("a.xlsx", {})
 
 
@@ -165,7 +166,7 @@ def test_what_the_user_says_decides(tmp_path):
         ("text,label\n" + "".join(f"t {i},l{i}\n" for i in range(9)), {}, "",
          "the column 'label' has 9 different values in 9 rows, so these are no labels"),
         ("text,what\n" + "".join(f"t {i},w{i} x\n" for i in range(9)), {}, "",
-         "no column of labels among 'text', 'what': name it with data.label"),
+         "no column of labels: 'text' has 9 different values, 'what' has 9 different values. Name"),
         ("text,label\na,x\nb,y\n", {}, "regression", "the column 'label' has 'x', which is"),
         ("text,label\na,x\nb,y\n", {}, "tagging", "is not for task='tagging': it has text 'text'"),
         ("text,label\na,x\nb,y\n", {}, "ner", "Unknown task 'ner'. Available: classification,"),
