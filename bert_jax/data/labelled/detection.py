@@ -23,12 +23,10 @@ from typing import Any
 from bert_jax.data.labelled.cells import is_number
 from bert_jax.data.labelled.forms.columns import (
     IDS,
-    LABELS,
-    PAIRS,
-    TEXTS,
     find_label,
     find_texts,
     is_amount_name,
+    is_header,
     known,
     listed,
 )
@@ -55,8 +53,6 @@ _SCORES = ("score", "similarity", "similarity_score", "label", "rating")
 _ENDING = re.compile(r"ending\d+")
 # Rows that are read to find out whether a table has a header.
 _MAX_ROWS = 1000
-# A header's cells are names: they are short.
-_MAX_NAME = 40
 
 TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", "embedding")
 
@@ -178,7 +174,7 @@ def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
     has_header = not isinstance(parse_column(str(given.get("data.text_a", ""))), int)
     if has_header and form_of(path) != "json":
         cells = [list(row.values()) for _, row in _first_rows(path)]
-        has_header = bool(given.get("data.text_a")) or _is_header(cells)
+        has_header = bool(given.get("data.text_a")) or is_header(cells)
     rows = [row for _, row in read_rows(path, Counter(), has_header)]
     if not rows:
         raise UserError(f"{path} has no examples.")
@@ -188,20 +184,6 @@ def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
 def _first_rows(path: str) -> Iterator[tuple[str, Row]]:
     """Yields the first rows of a table, the header among them; broken rows are left out."""
     return islice(read_rows(path, Counter(), False, leave_out_broken_rows=True), _MAX_ROWS)
-
-
-def _is_header(cells: Sequence[Sequence[str]]) -> bool:
-    """Returns whether the first row of a table has names: short, and not those of a label."""
-    if not cells:
-        return True
-    first, rest = [cell.strip() for cell in cells[0]], cells[1:]
-    columns = list(zip(*rest, strict=False))
-    # The name of a class, such as "question", may be that of a column too.
-    if any(name and name in map(str.strip, c) for name, c in zip(first, columns, strict=False)):
-        return False
-    if {name.lower() for name in first} & {*TEXTS, *LABELS, *sum(PAIRS, ())}:
-        return True
-    return not any(len(name) > _MAX_NAME or is_number(name) for name in first)
 
 
 def _labels(

@@ -60,6 +60,14 @@ def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
             writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
 
 
+def rows_with_predictions(data: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an input with the columns of their predictions; see `write_table`."""
+    with open(lines_path, encoding="utf-8") as lines:
+        for row, prediction in zip(_rows(data, inputs), map(json.loads, lines), strict=True):
+            for found in _found(prediction):
+                yield {str(name): value for name, value in row.items()} | found
+
+
 def _rows(data: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
     if isinstance(data, TaggingData):
         for example in inputs.examples(data, TaggedExample, Counter()):

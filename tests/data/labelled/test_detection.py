@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.data.labelled.detection import detect
 from bert_jax.files.errors import UserError
+from tests.data.labelled.public_forms import FORMS
 
 CONLL = "EU B-ORG\nrejects O\n\nPeter B-PER\nspoke O\n"
 POS = "the DT\ndog NN\n\nruns VB\nhome NN\n"
@@ -139,6 +140,73 @@ def test_scored_pairs_are_numbers_unless_embeddings_are_asked_for(tmp_path):
     path.write_text(csv("text\tlabel", ["a b\tx", "c d\ty"]))
     with pytest.raises(UserError, match="has no pairs of texts among 'text', 'label': name their"):
         detect(str(path), {}, "embedding")
+
+
+@pytest.mark.parametrize(
+    "file, content, expected",
+    [(f, c, tuple(e)) for _, f, c, *e in FORMS],
+    ids=[f[0] for f in FORMS],
+)
+def test_forms_of_public_tables(tmp_path, file, content, expected):
+    (path := tmp_path / file).write_text(content)
+    assert found(detect(str(path), {}), *COLUMNS) == expected
+
+
+TAGGED = {"data.text_a": "Word", "data.label": "Tag", "data.id": "Sentence #"}
+PLAIN = {"head.entities": False, "metrics": ("accuracy",)}
+
+
+@pytest.mark.parametrize(
+    "name, content, fields",
+    [
+        ("a.bio", "O\tare\nB-ACTOR\tann\nI-ACTOR\tsmith\n",
+         {"data.text_a": "1", "data.label": "0"}),
+        ("a.conll", "# id = 1\n# text = x\nAnn B-PER\nsaw O\n", {}),
+        ("a.conll", "Ann B-PER\rsaw O\r\rBob B-PER\r", {}),
+        ("a.conll", "the\tDET\ncat\tNOUN\n\nit\tPRON\nruns\tVERB\n", PLAIN),
+        ("a.conllu", "# x = 1\n1-2\tdu" + "\t_" * 8 + "\n1\tde\tde\tADP" + "\t_" * 6 + "\n",
+         {"data.text_a": "1", "data.label": "3", **PLAIN}),
+        ("a.jsonl", objects({"tokens": list("abcd"), "tags": ["DET", "NOUN", "VERB", "ADP"]}),
+         {"data.text_a": "tokens", "data.label": "tags", **PLAIN}),
+        ("a.csv", "Sentence #,Word,POS,Tag\nSentence: 1,In,IN,O\n,Rome,NNP,B-geo\n", TAGGED),
+        ("a.csv", "text,labels\nAnn saw Rome,B-PER O B-LOC\nso it is,O O O\n",
+         {"data.text_a": "text", "data.label": "labels"}),
+        ("a.csv", "tokens,ner\n\"['Ann', 'ran']\",\"['B-PER', 'O']\"\n",
+         {"data.text_a": "tokens", "data.label": "ner"}),
+        ("a.jsonl", objects({"text": "Ann saw Rome.", "relations": [], "entities": [
+            {"id": 3, "label": "PER", "start_offset": 0, "end_offset": 3}]}),
+         {"data.text_a": "text", "data.label": "entities"}),
+        ("a.json", json.dumps([{"context": "c", "qas": [{"id": "1", "question": "q"}]}]), {}),
+        ("a.csv", "question,context,answer,answer_start\nWho?,Ann ran.,Ann,0\n", {}),
+    ],
+)  # fmt: skip
+def test_words_and_questions_in_other_forms(tmp_path, name, content, fields):
+    (path := tmp_path / name).write_bytes(content.encode())
+    detection = detect(str(path), {})
+    assert detection.task == ("span" if "uestion" in content else "tagging")
+    assert detection.fields == fields
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (csv("text,label", [f"{LONG},pos"]), "all 8 labels are 'pos'"),
+        (csv("text,price", [f"{LONG},2.5", f"{SHORT},2.5"]), "no column of labels"),
+        (csv("text,label", [f"{LONG},2.5", f"{SHORT},2.5"]), "all 16 numbers are 2.5"),
+        (csv("text,kind,topics", [f"{LONG},x,1", f"{SHORT},y,2"]),
+         "several columns that may be the label, 'kind', 'topics': choose with --config.data.la"),
+        (csv("id,label", ["1,x", "2,y"]), "no column of texts: 'id' has numbers, 'label' rep"),
+        (csv("text,label", [f'{LONG} {n},"{n + 1},234"' for n in range(12)], 1),
+         "has '1,234', and the comma may begin decimals or group thousands"),
+        (csv("word,tag", ["Ann,B-PER", "ran,O"]), "no column that numbers sentences"),
+        ('tokens,tags\n"[\'a\', \'b\']","[0, 3]"\n', "the tags in 'tags' are numbers: write their"),
+    ],
+)  # fmt: skip
+def test_what_is_no_label_says_why(tmp_path, content, message):
+    (path := tmp_path / "a.csv").write_text(content)
+    with pytest.raises(UserError) as error:
+        detect(str(path), {})
+    assert message in str(error.value)
 
 
 def test_columns_without_a_use_are_named(tmp_path):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from bert_jax.data.labelled.cells import is_number
+from bert_jax.data.labelled.cells import decimal_marks, is_number
 from bert_jax.data.labelled.forms.label_kinds import are_numbered, repeats
 from bert_jax.data.labelled.missing import is_missing_label
 from bert_jax.data.labelled.tables import parse_column
@@ -42,22 +42,25 @@ LABELS = (
     *("emotion", "topic", "polarity", "quality", "tag", "tags", "score", "rating", "stars"),
     *("similarity", "y", "v1"),
 )
-# Last parts of the names of labels, besides those above, and first parts of yes or no.
-_LABEL_PARTS = {*LABELS, "emotions", "judgment", "judgement", "stance", "type", "severity"}
+# First parts of the names of labels that are yes or no.
 _YES_OR_NO = {"is", "has"}
 # Labels with such names are amounts.
 _AMOUNTS = {"score", "rating", "similarity", "grade", "points", "price", "amount"}
+# Last parts of the names of labels.
+_LABEL_PARTS = {*LABELS, *_AMOUNTS, "emotions", "judgment", "judgement", "stance", "type"}
 IDS = ("id", "idx", "index", "guid", "uid", "")
 # Last parts of the names of columns that hold neither texts nor labels.
 _OTHERS = {
     *IDS,
     *("ids", "key", "hash", "date", "time", "timestamp", "timezone", "created", "updated", "url"),
-    *("link", "path", "file", "filename", "user", "username", "author", "authors", "confidence"),
+    *("link", "path", "file", "filename", "user", "username", "authors", "confidence"),
 }
 # Characters of a text, in the mean; shorter ones are names or titles. Share of letters and spaces.
 _MIN_PROSE, _MIN_LETTERS = 25, 0.7
 # Share of the cells of a label that are filled.
 _MIN_FILLED = 0.5
+# A header's cells are names: they are short.
+_MAX_NAME = 40
 # Values for each row of a column of few classes.
 _FEW = 0.1
 
@@ -71,6 +74,20 @@ def known(names: Sequence[str], columns: Any) -> Any:
 def listed(columns: Any) -> str:
     """Returns the names of columns for a message."""
     return ", ".join(repr(str(name)) for name in columns)
+
+
+def is_header(cells: Sequence[Sequence[str]]) -> bool:
+    """Returns whether the first row of a table has names: short, and not those of a label."""
+    if not cells:
+        return True
+    first, rest = [cell.strip() for cell in cells[0]], cells[1:]
+    columns = list(zip(*rest, strict=False))
+    # The name of a class, such as "question", may be that of a column too.
+    if any(name and name in map(str.strip, c) for name, c in zip(first, columns, strict=False)):
+        return False
+    if {name.lower() for name in first} & {*TEXTS, *LABELS, *sum(PAIRS, ())}:
+        return True
+    return not any(len(name) > _MAX_NAME or is_number(name) for name in first)
 
 
 def find_texts(path: str, columns: Table, given: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -195,7 +212,7 @@ def may_be_label(values: Sequence[Any]) -> bool:
     if len(distinct) == len(filled) and all(text.lstrip("-").isdecimal() for text in distinct):
         return False
     return any(isinstance(value, list) for value in filled) or (
-        repeats(distinct, len(filled)) or all(map(is_number, distinct))
+        repeats(distinct, len(filled)) or _are_numbers(distinct)
     )
 
 
@@ -204,9 +221,9 @@ def may_be_label(values: Sequence[Any]) -> bool:
 
 def _has_classes(values: Sequence[Any]) -> bool:
     distinct, rows = _distinct(values), len(values)
-    if any(isinstance(value, list) for value in values) or not all(map(is_number, distinct)):
+    if any(isinstance(value, list) for value in values) or not _are_numbers(distinct):
         return True
-    few = len(distinct) <= 10 and all(float(number) % 1 == 0 for number in distinct)
+    few = len(distinct) <= 10 and all(number.isdecimal() for number in distinct)
     return few or are_numbered(distinct, rows)
 
 
@@ -215,7 +232,11 @@ def _has_few_classes(values: Sequence[Any]) -> bool:
 
 
 def _is_amount(values: Sequence[Any]) -> bool:
-    return all(map(is_number, _distinct(values)))
+    return _are_numbers(_distinct(values))
+
+
+def _are_numbers(texts: Collection[str]) -> bool:
+    return len(decimal_marks(texts)) > 0
 
 
 def _is_zero(values: Sequence[Any]) -> bool:

@@ -59,7 +59,7 @@ def detect_columns(path: str) -> dict[str, Any] | None:
     if width < 2 or len(rows) - len(right) > _MISTAKES * len(rows):
         return None
     columns = list(zip(*right, strict=True))
-    if width == _CONLL_U[0] and all(map(str.isdecimal, columns[0][:1])):
+    if width == _CONLL_U[0] and any(map(str.isdecimal, columns[0])):
         return {"data.text_a": str(_CONLL_U[1]), "data.label": str(_CONLL_U[2]), **_CLASSES}
     typed = [c for c, tags in enumerate(columns) if _are_entities(tags)]
     if not typed and all(line.strip() for line in lines):
