@@ -25,6 +25,7 @@ from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
+from bert_jax.data.labelled.reading import ending_of
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
@@ -42,6 +43,8 @@ Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 _FILE_VALUES = "_file_values"
 # And the names of those that the file sets.
 _FILE_WRITTEN = "_file_written"
+# Endings of files of examples or text, which are no models.
+_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".conll")
 
 
 def get_config(name: str, **values: Any) -> ConfigDict:
@@ -184,7 +187,7 @@ def finetune(
     folder = _folder(model)
     if teacher is not None:
         values["distillation__teacher"] = _folder(teacher)
-    train, evaluate = os.fspath(train), os.fspath(evaluate or "")
+    train, evaluate = _file(train, "train"), _file(evaluate, "evaluate")
     workdir = os.fspath(workdir) or plans.default_workdir(train)
     if not task or task in plans.TASKS:
         given = _dotted(values)
@@ -257,16 +260,41 @@ def adapt(
     >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
     """
     folder = _folder(model)
-    text, evaluate = os.fspath(text), os.fspath(evaluate or "")
+    text, evaluate = _file(text, "text"), _file(evaluate, "evaluate")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
     given = _dotted(values)
-    general = os.fspath(general or "")
+    general = _file(general, "general")
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given, general)
     return _carry_out(plan, workdir, listener)
 
 
 def _folder(model: Model | str | os.PathLike) -> str:
-    return model.folder if isinstance(model, Model) else os.fspath(model)
+    if isinstance(model, Model):
+        return model.folder
+    if not isinstance(model, str | os.PathLike):
+        raise UserError(
+            f"model={model!r:.60} is no model: give a model, or the path of its folder."
+        )
+    path = os.fspath(model)
+    if ending_of(path) in _FILES and os.path.isfile(path):
+        raise UserError(f"{path} is a file, no model: the order is (model, file).")
+    return path
+
+
+def _file(path: str | os.PathLike | None, name: str) -> str:
+    """Returns the path of a file that is an argument; "" if there is none."""
+    if path is None and name not in ("train", "text"):
+        return ""
+    if isinstance(path, Model):
+        raise UserError(f"{name} is a model: the order is (model, file).")
+    if not isinstance(path, str | os.PathLike):
+        what = "None" if path is None else f"a {type(path).__name__}"
+        fix = ", which for example table.to_csv('train.csv', index=False) writes"
+        raise UserError(
+            f"{name} is {what}, and must be the path of a file"
+            f"{fix if hasattr(path, 'to_csv') else ''}."
+        )
+    return os.fspath(path)
 
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:

@@ -18,8 +18,15 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
 from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.forms.label_faults import find_faults
 from bert_jax.data.labelled.sequences import window_starts
-from bert_jax.data.labelled.split import held_out, write_split
+from bert_jax.data.labelled.split import (
+    find_strata,
+    held_out,
+    labels_of,
+    small_strata,
+    write_split,
+)
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
@@ -129,19 +136,30 @@ def _plan(
     assert isinstance(resolved, FinetuningConfig)
     lines = list(_describe(found))
 
-    examples = list(make_task_data(resolved).read(train, Counter(), labelled=True))
+    counts = Counter()
+    examples = list(make_task_data(resolved).read(train, counts, labelled=True))
+    are_numbers = resolved.head.problem_type == "regression" or (
+        find_task(resolved.task).embeds and resolved.data.label != ""
+    )
+    lines += _warnings(examples, counts, are_numbers)
     if not evaluate:
-        parts = _hold_out(resolved, examples)
-        config.data.train, config.data.eval = write_split(
+        parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
+        paths = write_split(
             train,
             examples,
             parts,
             has_header=not resolved.data.text_a.isdecimal(),
             folder=os.path.join(folder, _SPLIT),
+            words=resolved.data.text_a,
+            tags=resolved.data.label,
+        )
+        config.update_from_flattened_dict(
+            dict(zip(("data.train", "data.eval"), paths, strict=True))
         )
         lines.append(
-            f"held out   {sum(parts):,} of {len(parts):,} examples, stratified, for the evaluation:"
-            f" {_moved(config.data.eval, folder, workdir)} (--evaluate=FILE names another)"
+            f"held out   {sum(parts):,} of {len(parts):,} examples,"
+            f" {_strata(examples, are_numbers)}, for the evaluation:"
+            f" {_moved(paths[1], folder, workdir)} (--evaluate=FILE names another)"
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
     settings = _settings(resolved, examples, usual_length, "max_length" in given)
@@ -153,12 +171,23 @@ def _plan(
     return resolved, lines
 
 
-def _hold_out(config: FinetuningConfig, examples: Sequence[Any]) -> list[bool]:
-    """Returns for each example whether it is held out."""
-    are_numbers = config.head.problem_type == "regression" or (
-        find_task(config.task).embeds and config.data.label != ""
-    )
-    return held_out(examples, HELD_OUT, config.seed, are_numbers)
+def _warnings(
+    examples: Sequence[Any], counts: Mapping[str, int], are_numbers: bool
+) -> Iterator[str]:
+    """Yields lines about rows that are left out, and about labels that are likely mistakes."""
+    for what in ("text", "label"):
+        if count := counts.get(f"rows_without_{what}", 0):
+            yield f"left out   {count:,} rows without {what} (--config.data.on_missing=skip)"
+    for fault in () if are_numbers else find_faults([labels_of(e) for e in examples]):
+        yield f"warning    {fault}"
+
+
+def _strata(examples: Sequence[Any], are_numbers: bool) -> str:
+    """Returns how examples are held out."""
+    small = small_strata(find_strata(examples, are_numbers), HELD_OUT)
+    if are_numbers or not small:
+        return "stratified"
+    return f"stratified but for {len(small)} classes of few examples, which have one share together"
 
 
 def _settings(

@@ -291,8 +291,16 @@ class LabelledConfig(Group):
     stride: int = setting(0, minimum=0)
     # Windows of a text that an epoch trains on, drawn anew for each epoch; 0: all.
     windows_per_epoch: int = setting(0, minimum=0)
-    # Separator of several labels in the label column; empty: one label per row.
+    # Separator of several labels in the label column; `[]`: cells are lists, such as `['a', 'b']`;
+    # empty: one label per row.
     label_separator: str = setting("")
+    # Names of the classes, where a label is a list of 0 and 1 with a place for each class.
+    multi_hot: tuple[str, ...] = setting(())
+    # Decimal mark of labels that are numbers; the other mark may group thousands.
+    decimal: str = setting(".", choices=(".", ","))
+    # Rows without the text or the label that training and evaluation need: an `error` that counts
+    # them all, or `skip` them.
+    on_missing: str = setting("error", choices=("error", "skip"))
     # Multiple choice: columns of the endings, in order.
     endings: tuple[str, ...] = setting(())
     # A row of GLUE or CHINESE in data/labelled/published_sets.py, which defines columns and labels;

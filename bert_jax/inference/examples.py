@@ -90,6 +90,12 @@ def make_examples(
     form = _FORMS[kind]
     if isinstance(inputs, str | Mapping):
         raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
+    if (names := _columns_of(inputs)) is not None:
+        shown = ", ".join(map(repr, names))
+        raise UserError(
+            f"A {type(inputs).__name__} with the columns {shown} is no list of inputs: give a"
+            f" column as a list, such as list(table[{names[-1]!r}])."
+        )
     for number, value in enumerate(inputs):
         if isinstance(value, kind):
             yield value
@@ -98,6 +104,13 @@ def make_examples(
         if not _is_complete(form, fields):
             raise UserError(f"{where(number)} is {value!r:.60}: give {form.allowed}.")
         yield form.make(fields, where(number), number)
+
+
+def _columns_of(value: Any) -> list[Any] | None:
+    """Returns the columns of a DataFrame, or of a table of pyarrow, datasets or polars."""
+    names = getattr(value, "column_names", None)
+    names = getattr(value, "columns", None) if names is None else names
+    return None if names is None or callable(names) else list(names) or ["text"]
 
 
 def _fields(form: _Form, value: Any, by_character: bool) -> Fields:

@@ -20,13 +20,8 @@ from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.sequences import EncodedRows
-from bert_jax.data.labelled.tables import (
-    Columns,
-    first_row,
-    parse_column,
-    read_plain_texts,
-    read_table,
-)
+from bert_jax.data.labelled.table_rows import first_row
+from bert_jax.data.labelled.tables import Columns, parse_column, read_plain_texts, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
@@ -123,6 +118,7 @@ class ClassificationData(Labelled):
       long_texts, stride: what is done with texts of more than `max_sequence_length` tokens; see
         `encode_texts`.
       columns: the columns of the files.
+      on_missing: what is done with rows without text or label; see `read_table`.
       published: the published set, if it is one.
       decision: from logits to labels.
     """
@@ -131,6 +127,7 @@ class ClassificationData(Labelled):
     long_texts: str
     stride: int
     columns: Columns | None
+    on_missing: str
     published: TextTask | None
     decision: Decision = Decision()
 
@@ -161,6 +158,7 @@ class ClassificationData(Labelled):
             stride=data.stride,
             **shared_fields(config, "classification", class_fields),
             columns=columns,
+            on_missing=data.on_missing,
             published=published,
             labels=labels,
             decision=Decision(several=kind == "multi"),
@@ -172,7 +170,7 @@ class ClassificationData(Labelled):
         if self.published:
             return self.published.read(path, counts, labelled)
         assert self.columns is not None
-        return read_table(path, self.columns, counts, labelled)
+        return read_table(path, self.columns, counts, labelled, on_missing=self.on_missing)
 
     def is_plain(self, path: str) -> bool:
         """Returns whether each line of a file is a text: a .txt without the columns of the task."""
@@ -203,7 +201,14 @@ class ClassificationData(Labelled):
     def find_labels(self, examples):
         if self.labels or self.kind == "regression":
             return self.labels
-        return Labels.find(label for e in examples for label in e.labels or ()).names
+        if self.columns is not None and self.columns.multi_hot:
+            return self.columns.multi_hot
+        names = Labels.find(label for e in examples for label in e.labels or ()).names
+        if len(names) == 1 and self.kind == "single":
+            raise UserError(
+                f"All examples have the label {names[0]!r}: a classifier needs two classes."
+            )
+        return names
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)
@@ -347,6 +352,8 @@ def _columns(data: LabelledConfig, kind: str) -> Columns:
         label,
         separator=data.label_separator or None,
         id=parse_column(data.id),
+        multi_hot=data.multi_hot,
+        decimal=data.decimal if kind == "regression" else None,
     )
 
 

@@ -74,10 +74,12 @@ class EmbeddingData(Labelled):
 
     Attributes:
       columns: the columns of the files.
+      on_missing: what is done with rows without texts or score; see `read_table`.
       labels: none.
     """
 
     columns: Columns
+    on_missing: str
 
     @classmethod
     def make(cls, config: FinetuningConfig) -> "EmbeddingData":
@@ -93,6 +95,7 @@ class EmbeddingData(Labelled):
             parse_column(data.label),
             id=parse_column(data.id),
             negative=parse_column(data.negative),
+            decimal=data.decimal,
         )
         for name in ("text_a", "text_b"):
             if not getattr(data, name):
@@ -122,7 +125,7 @@ class EmbeddingData(Labelled):
             f", the metrics for head.embedding_loss={loss!r}",
         )
         _check_embedding_head(head, config.optimizer.frozen_layers)
-        return cls(**shared_fields(config), columns=columns)
+        return cls(**shared_fields(config), columns=columns, on_missing=data.on_missing)
 
     @property
     def has_scores(self) -> bool:
@@ -130,7 +133,8 @@ class EmbeddingData(Labelled):
         return self.columns.label is not None
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
-        return read_table(path, self.columns, counts, labelled and self.has_scores)
+        how = {"on_missing": self.on_missing, "has_labels": self.has_scores}
+        return read_table(path, self.columns, counts, labelled, **how)
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)

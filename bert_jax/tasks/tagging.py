@@ -14,9 +14,10 @@ from bert_jax.config import defaults
 from bert_jax.config.class_fields import LOSS_FIELDS
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
-from bert_jax.data.labelled.conll import is_conll, read_plain_words, read_tagged
+from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
+from bert_jax.data.labelled.forms.word_files import is_conll
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
@@ -110,6 +111,7 @@ class TaggingData(Labelled):
       metrics: some of METRICS[entities].
       entities: whether tags are those of entities.
       words, tags: columns or fields of the files.
+      sentence: column of the sentences in tables with a word a row; None: there is none.
       document_context: whether rows are filled with the sentences around.
       stride: pieces from the start of a window to that of the next one; 0: half of a window.
       by_character: whether each character of a plain text is a word.
@@ -120,6 +122,7 @@ class TaggingData(Labelled):
     entities: bool
     words: str | int
     tags: str | int
+    sentence: str | int | None
     document_context: bool
     stride: int
     by_character: bool
@@ -153,6 +156,7 @@ class TaggingData(Labelled):
             **shared_fields(config, "tagging", () if has_crf else LOSS_FIELDS, why),
             words=_or(parse_column(data.text_a), "tokens"),
             tags=_or(parse_column(data.label), "tags"),
+            sentence=parse_column(data.id),
             document_context=head.document_context,
             stride=data.stride,
             by_character=published == "msra_ner",
@@ -163,7 +167,7 @@ class TaggingData(Labelled):
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
         columns, plain = (self.words, self.tags), not self.entities
-        how = plain, self.strip_numbers, self.by_character
+        how = plain, self.strip_numbers, self.by_character, self.sentence
         return read_tagged(path, counts, labelled, *columns, *how)
 
     def find_labels(self, examples):

@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import BufferedIOBase
+from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
 from bert_jax.files.checksums import file_sha256
@@ -21,6 +22,8 @@ _Part = TypeVar("_Part")
 BLOCK = 1 << 18
 # A plain file is cut into ranges of about this many bytes, the units of parallel work.
 RANGE_BYTES = 4 << 20
+
+SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods", ".numbers")
 
 _COMPRESSIONS = {
     "gzip": re.compile(rb"\x1f\x8b\x08"),
@@ -117,6 +120,24 @@ def _zstd_blocks(path: str) -> Iterator[bytes]:
         yield bytes(parts)
     if not frame.eof:
         raise EOFError("a frame is incomplete")
+
+
+def with_newlines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    r"""Yields the blocks of a file, with '\n' for '\r' if lines end in '\r' only (old Macs, Excel).
+
+    The first block decides: it has '\r', and no '\n'.
+    """
+    blocks = iter(blocks)
+    head = next(blocks, b"")
+    ends_in_cr = b"\r" in head and b"\n" not in head
+    for block in chain([head], blocks):
+        yield block.replace(b"\r", b"\n") if ends_in_cr else block
+
+
+def refuse_spreadsheet(path: str) -> None:
+    """Raises UserError for a file that is a spreadsheet by its name."""
+    if path.lower().endswith(SPREADSHEETS):
+        raise UserError(f"{path} is a spreadsheet, not text: save it as CSV, in UTF-8.")
 
 
 def encoding_of(head: bytes) -> str:

@@ -21,7 +21,7 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import ENDINGS, Table, is_table
-from bert_jax.text.files import FileRange
+from bert_jax.text.files import FileRange, refuse_spreadsheet
 from bert_jax.text.lines import BadText, make_documents, read_lines, split_sentences
 from bert_jax.text.parquet import find_tables
 from bert_jax.text.sources import find_files
@@ -38,7 +38,7 @@ _PARAGRAPHS = 0.15
 _MAX_WIDTH, _WRAPPED = 160, 0.6
 # Documents that a corpus should have, so that a part of them can be held out.
 _MIN_DOCUMENTS = 20
-_TABLES = (".csv", ".tsv", ".xlsx")
+_TABLES = (".csv", ".tsv")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +77,8 @@ def find_form(text: str) -> TextForm:
     if os.path.isdir(text):
         raise UserError(f"{text} is a folder: name its files, for example '{text}/*.txt'.")
     files = find_files(text)
+    for path in files:
+        refuse_spreadsheet(path)
     if table := next((path for path in files if path.endswith(_TABLES)), ""):
         raise UserError(
             f"{table} is a table: write its column of texts to a file with a text a line, or to"

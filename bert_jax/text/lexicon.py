@@ -24,6 +24,7 @@ from types import MappingProxyType
 import numpy as np
 
 from bert_jax.files.errors import UserError
+from bert_jax.text.files import with_newlines
 from bert_jax.text.tokenization import Tokenizer, is_cjk, is_punctuation
 
 # Codes of `PhraseMatcher.match`: a token continues a unit, begins a word, begins a phrase of the
@@ -53,7 +54,7 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
     path = os.fspath(path)
     try:
         with open(path, "rb") as file:
-            content = file.read()
+            content = b"".join(with_newlines([file.read()]))
     except OSError as error:
         raise UserError(f"The lexicon {path} cannot be read: {error.strerror}.") from None
     try:

@@ -14,7 +14,13 @@ from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue] (co
 
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
-from bert_jax.text.files import FileRange, encoding_of, read_blocks
+from bert_jax.text.files import (
+    FileRange,
+    encoding_of,
+    read_blocks,
+    refuse_spreadsheet,
+    with_newlines,
+)
 
 Document = list[str]
 
@@ -68,7 +74,7 @@ def read_lines(range: FileRange, bad_text: BadText, is_json: bool = False) -> It
     """Returns the lines in a range of a file; see `split_lines`."""
     blocks = read_blocks(*range)
     if not range.start:
-        blocks = _decoded(blocks, range.path, bad_text)
+        blocks = with_newlines(_decoded(blocks, range.path, bad_text))
     return split_lines(blocks, bad_text, is_json)
 
 
@@ -89,6 +95,7 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterable[
         case "binary":
             # Repairing it would not give text.
             if bad_text.policy != "skip":
+                refuse_spreadsheet(path)
                 raise UserError(
                     f"{path} is a binary file, judging by its control bytes: remove it from"
                     " data.source, or leave such files out with data.on_bad_text=skip."
@@ -101,7 +108,8 @@ def _decoded(blocks: Iterator[bytes], path: str, bad_text: BadText) -> Iterable[
 def split_lines(blocks: Iterable[bytes], bad_text: BadText, is_json: bool = False) -> Iterator[str]:
     r"""Splits UTF-8 at '\n' only, and repairs malformed lines or leaves them out.
 
-    A malformed line never becomes a blank one, which would end a document.
+    `read_lines` gives it '\n' for the line ends of every file. A malformed line never becomes a
+    blank one, which would end a document.
 
     Args:
       blocks: the text, cut anywhere.

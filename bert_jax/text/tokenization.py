@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bert_jax.files.errors import UserError
+from bert_jax.text.files import with_newlines
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -194,7 +195,8 @@ def read_pieces(
       UserError: it is not UTF-8, or lacks special tokens.
     """
     try:
-        lines = vocabulary.decode().removesuffix("\n").split("\n")
+        text = b"".join(with_newlines([vocabulary])).decode()
+        lines = text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         line = vocabulary.count(b"\n", 0, error.start) + 1
         raise UserError(

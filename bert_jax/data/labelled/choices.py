@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bert_jax.data.labelled.examples import ChoiceExample
 from bert_jax.data.labelled.reading import field, numbered, text, text_field
-from bert_jax.data.labelled.tables import Row, read_rows
+from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
 
 _ENDING = re.compile(r"ending(\d+)")

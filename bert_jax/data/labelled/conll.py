@@ -1,7 +1,8 @@
-"""Reads sentences of words with tags: CoNLL's columns, JSON lines, datasets, plain text.
+"""Reads sentences of words with tags: CoNLL's columns, tables, JSON lines, datasets, plain text.
 
-JSON objects have a list of words and one of tags, or a text and its entities as characters of it
-(bert_jax.data.labelled.entity_spans).
+Objects and rows have a list of words and one of tags, which may be texts, or a text and its
+entities as characters of it (bert_jax.data.labelled.entity_spans); or each row has a word, its tag,
+and its sentence in a further column, which may be empty but in the first row of a sentence.
 
 A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
 Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
@@ -9,6 +10,8 @@ Columns are separated by tabs or, in a line without one, by spaces. A line that 
 besides those of bert_jax.data.labelled.reading and bert_jax.data.labelled.tags:
 
     docstart_lines       such lines
+    comment_lines        lines with # and no word: left out
+    multiword_lines      CoNLL-U: tokens of several words, and words that are not written: left out
     blank_words          words that are white space or empty: kept
     numbered_words       words with their number, if nearly all words of the file have one: kept
     numbers_stripped     the same, removed
@@ -21,22 +24,27 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from bert_jax.data.labelled.cells import is_list_text, parse_list
 from bert_jax.data.labelled.entity_spans import tagged_words
 from bert_jax.data.labelled.examples import TaggedExample
+from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
+    ending_of,
     field,
     has_objects,
     numbered,
     place,
     read_lines,
-    read_objects,
     text,
     text_field,
 )
+from bert_jax.data.labelled.table_rows import Row, first_row, read_rows
 from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
+# CoNLL-U has ten columns, the first one the number of the word; "1-2" and "1.1" number no words.
+_CONLL_U, _NO_WORD = 10, re.compile(r"\d+[-.]\d+")
 # Share of the words with a number in a file that numbers them; Weibo's has some without.
 _NEARLY_ALL = 0.9
 _NUMBERED = re.compile(r"(.)([0-9]{1,2})", re.DOTALL)
@@ -51,6 +59,7 @@ def read_tagged(
     plain: bool = False,
     strip_numbers: bool = False,
     by_character: bool = False,
+    sentence: str | int | None = None,
 ) -> Iterator[TaggedExample]:
     """Streams the sentences of a CoNLL file, of JSON objects, or of tfds:NAME[SPLIT].
 
@@ -67,14 +76,19 @@ def read_tagged(
       plain: tags are not entities, and are not converted.
       strip_numbers: remove the number of each word, if nearly all have one.
       by_character: whether each character of a text is a word.
+      sentence: the column of a table with a word a row that tells sentences apart.
 
     Raises:
       UserError: naming the line, for a malformed sentence; or there are no sentences.
     """
+    fields = _field(words, "tokens"), _field(tags, "tags")
 
     def sentences(counts: Counter, reader: TagReader | None) -> "Iterator[_Sentence]":
-        if has_objects(source):
-            return _read_objects(source, counts, reader, str(words), str(tags), by_character)
+        if has_objects(source) or _is_word_table(source, fields[0]):
+            rows = read_rows(source, counts)
+            if _has_word_rows(source, fields[0], sentence):
+                return _read_word_rows(rows, reader, *fields, str(sentence))
+            return _read_objects(rows, counts, reader, *fields, by_character)
         columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
         return _read_conll(source, counts, reader, *columns)
 
@@ -126,16 +140,24 @@ def _without_number(word: str) -> str:
     return match[1] if match else word
 
 
-def is_conll(path: str) -> bool:
-    """Returns whether the first line of a file has columns, the last one with a tag.
+def _field(name: str | int, default: str) -> str:
+    """Returns the name of a field of objects; a number is that of a column of CoNLL."""
+    return default if isinstance(name, int) else name
 
-    Raises:
-      UserError: there is no such file, or a line is not UTF-8.
-    """
-    lines = (line for _, line in read_lines(path, Counter()))
-    first = next((line for line in lines if line.strip()), "")
-    cells = _columns(first)
-    return first.startswith(_DOCUMENT) or (len(cells) > 1 and is_typed_tag(cells[-1]))
+
+def _is_word_table(path: str, words: str) -> bool:
+    """Returns whether a file is a CSV, or a TSV whose header has the column of words."""
+    ending = ending_of(path)
+    return ending == ".csv" or (ending == ".tsv" and words in map(str.strip, first_row(path)))
+
+
+def _has_word_rows(source: str, words: str, sentence: str | int | None) -> bool:
+    """Returns whether a table has a word a row, and the sentence in a further column."""
+    if sentence is None:
+        return False
+    _, row = next(read_rows(source, Counter()), ("", {}))
+    word = row.get(words)
+    return str(sentence) in row and isinstance(word, str) and not is_list_text(word)
 
 
 # The fields of a TaggedExample; the id is None if the file has none.
@@ -151,11 +173,13 @@ def _read_conll(
     """
     width, document, is_new = 0, -1, True
     has_documents = any(line.startswith(_DOCUMENT) for _, line in read_lines(path, Counter()))
-    for start, lines in _blocks(path, counts):
+    first = (line for _, line in read_lines(path, Counter()))
+    first = next((x for x in first if x.strip() and x[0] != "#" and not is_document(x)), "")
+    for start, lines in _blocks(path, counts, len(columns_of(first))):
         if not lines:
             is_new = True
             continue
-        rows = [_columns(line) for line in lines]
+        rows = [columns_of(line) for line in lines]
         width = width or len(rows[0])
         columns = (word_column, tag_column) if reader else (word_column,)
         for i, row in enumerate(rows):
@@ -168,24 +192,49 @@ def _read_conll(
         yield place(path, start), None, words, tags, document, None
 
 
-def _blocks(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
-    """Yields (number of the first line, lines) of each sentence; no lines: start of a document."""
+def _blocks(path: str, counts: Counter, width: int) -> Iterator[tuple[int, list[str]]]:
+    """Yields (number of the first line, lines) of each sentence; no lines: start of a document.
+
+    `width` is the number of columns.
+    """
     start, lines = 1, []
     for number, line in chain(read_lines(path, counts), [(0, "")]):
-        is_document = line.startswith(_DOCUMENT)
-        if line.strip(" \t") and not is_document:
+        if is_comment(line, width, at_start=not lines):
+            counts["comment_lines"] += 1
+            continue
+        if width == _CONLL_U and _NO_WORD.fullmatch(columns_of(line)[0] if line.strip() else ""):
+            counts["multiword_lines"] += 1
+            continue
+        if line.strip(" \t") and not is_document(line):
             start = start if lines else number
             lines.append(line)
             continue
         if lines:
             yield start, lines
             lines = []
-        if is_document:
+        if is_document(line):
             counts["docstart_lines"] += 1
             yield number, []
 
 
-def _columns(line: str) -> list[str]:
+def is_document(line: str) -> bool:
+    """Returns whether a line begins a document."""
+    return line.startswith(_DOCUMENT)
+
+
+def is_comment(line: str, width: int, at_start: bool = True) -> bool:
+    """Returns whether a line of a CoNLL file with `width` columns is a comment.
+
+    "#" is a word too: of a comment the columns are others, or it is a KEY = VALUE where a sentence
+    begins (`at_start`).
+    """
+    if not line.startswith("#"):
+        return False
+    return len(columns_of(line)) != width or (at_start and bool(re.match(r"#\s*\S+ = ", line)))
+
+
+def columns_of(line: str) -> list[str]:
+    """Returns the cells of a line: between tabs or, without one, between spaces."""
     line = line.rstrip(" \t")
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
 
@@ -201,7 +250,7 @@ def _check_columns(row: list[str], width: int, columns: tuple[int, ...], where: 
 
 
 def _read_objects(
-    source: str,
+    rows: Iterable[tuple[str, Row]],
     counts: Counter,
     reader: TagReader | None,
     words: str,
@@ -210,15 +259,21 @@ def _read_objects(
 ) -> Iterator[_Sentence]:
     """Yields the sentences of objects with words or a text and, if `reader` is given, with tags."""
     document, name = -1, None
-    for number, (where, row) in enumerate(read_objects(source, counts)):
+    for number, (where, row) in enumerate(rows):
         whole, raw_tags = None, ()
-        if isinstance(field(row, words, "data.text_a", where), str):
+        given = field(row, words, "data.text_a", where)
+        if isinstance(given, str) and not is_list_text(given):
             whole = text_field(row, words, "data.text_a", where)
-            entities = field(row, tags, "data.label", where) if reader else []
-            texts, raw_tags = tagged_words(whole, entities, where, counts, by_character)
+        if whole is None:
+            texts = _texts(given, f"{words!r} (data.text_a)", where)
+        labels = field(row, tags, "data.label", where) if reader else []
+        if whole is None:
+            raw_tags = _texts(labels, f"{tags!r} (data.label)", where) if reader else ()
+        elif are_tags(labels):
+            texts = tuple(whole.split())
+            raw_tags = _texts(labels, f"{tags!r} (data.label)", where)
         else:
-            texts = _texts(row, words, "data.text_a", where)
-            raw_tags = _texts(row, tags, "data.label", where) if reader else ()
+            texts, raw_tags = tagged_words(whole, labels, where, counts, by_character)
         counts["empty_sentences"] += not texts
         found = None
         if reader:
@@ -228,11 +283,48 @@ def _read_objects(
         yield where, row.get("id"), texts, found, document, whole
 
 
-def _texts(row: dict[str, Any], name: str, role: str, where: str) -> tuple[str, ...]:
-    values = field(row, name, role, where)
-    if not isinstance(values, list):
-        raise UserError(f"{where}: {name!r} ({role}) is not a list but a {type(values).__name__}.")
-    return tuple(text(value, f"an element of {name!r} ({role})", where) for value in values)
+def _read_word_rows(
+    rows: Iterable[tuple[str, Row]], reader: TagReader | None, words: str, tags: str, sentence: str
+) -> Iterator[_Sentence]:
+    """Yields the sentences of rows with a word; an empty `sentence` is that of the row before."""
+
+    def finished() -> _Sentence:
+        raw_tags = [tag for _, _, tag in block]
+        found = reader.read(raw_tags, len(block), lambda i: block[i][0]) if reader else None
+        return block[0][0], current, tuple(word for _, word, _ in block), found, document, None
+
+    block: list[tuple[str, str, str]] = []
+    current, document = None, 0
+    for where, row in rows:
+        name = field(row, sentence, "data.id", where)
+        if block and not is_missing(name) and name != current:
+            yield finished()
+            block, document = [], document + 1
+        current = current if is_missing(name) else name
+        word = text_field(row, words, "data.text_a", where)
+        block.append((where, word, text_field(row, tags, "data.label", where) if reader else ""))
+    if block:
+        yield finished()
+
+
+def are_tags(value: Any) -> bool:
+    """Returns whether a value has a tag for each word of a text: a list, or tags of entities."""
+    if isinstance(value, list) or is_list_text(value):
+        return len(value) > 0 and all(isinstance(tag, str) for tag in elements(value))
+    return isinstance(value, str) and all(map(is_typed_tag, value.split()))
+
+
+def elements(value: Any) -> list[Any]:
+    """Returns the elements of a list, of one that is written as text, or the words of a text."""
+    if isinstance(value, list):
+        return value
+    return parse_list(value) if is_list_text(value) else str(value).split()
+
+
+def _texts(value: Any, what: str, where: str) -> tuple[str, ...]:
+    if not isinstance(value, list | str):
+        raise UserError(f"{where}: {what} is not a list but a {type(value).__name__}.")
+    return tuple(text(element, f"an element of {what}", where) for element in elements(value))
 
 
 def read_plain_words(

@@ -2,9 +2,10 @@
 
     {"text": "Ann saw Rome.", "entities": [{"start": 8, "end": 12, "type": "LOC"}]}
 
-is the form in which taggers predict them; [8, 12, "LOC"] is one too, and `label` is another name of
-`type`. `start` and `end` count Unicode code points, and the text is taken as it is. Its words are
-what stands between white space; a word in which an entity begins or ends is divided there. Counts:
+is the form in which taggers predict them; [8, 12, "LOC"] is one too, and annotation tools have
+other names of the three (`_NAMES`). `start` and `end` count Unicode code points, and the text is
+taken as it is. Its words are what stands between white space; a word in which an entity begins or
+ends is divided there. Counts:
 
     words_divided        such words
 """
@@ -19,6 +20,14 @@ from bert_jax.files.errors import UserError
 _WORD, _CHARACTER = re.compile(r"\S+"), re.compile(r"\S")
 
 
+# Names of the parts of an entity; the first one that it has counts.
+_NAMES = (
+    ("start", "start_offset", "start_char", "begin"),
+    ("end", "end_offset", "end_char", "stop"),
+    ("type", "label", "entity_group", "entity_type", "tag", "entity"),
+)
+
+
 def is_spans(value: Any) -> bool:
     """Returns whether a JSON value is a list of entities as characters of a text."""
     return isinstance(value, list) and all(map(_is_span, value))
@@ -26,7 +35,7 @@ def is_spans(value: Any) -> bool:
 
 def _is_span(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return {"start", "end"} <= value.keys() and ("type" in value or "label" in value)
+        return all(any(name in value for name in names) for names in _NAMES)
     return isinstance(value, list) and len(value) == 3 and isinstance(value[0], int)
 
 
@@ -82,8 +91,7 @@ def _tag(waiting: Sequence[tuple[int, int, str]], start: int) -> str:
 def _span(text: str, entity: Any, where: str) -> tuple[int, int, str]:
     """Returns (start, end, type) of an entity, without white space around it."""
     if isinstance(entity, Mapping):
-        kind = entity.get("type", entity.get("label"))
-        entity = [entity["start"], entity["end"], kind]
+        entity = [next(entity[n] for n in names if n in entity) for names in _NAMES]
     start, end, kind = entity
     is_place = all(type(place) is int for place in (start, end)) and 0 <= start < end <= len(text)
     if not (is_place and isinstance(kind, str) and re.fullmatch(r"\S+", kind)):

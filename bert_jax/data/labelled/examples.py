@@ -31,6 +31,11 @@ class TextExample:
     labels: tuple[str, ...] | None = None
     negative: str | None = None
 
+    @property
+    def texts(self) -> list[str]:
+        """The texts that the example has, one to three."""
+        return [t for t in (self.text_a, self.text_b, self.negative) if t is not None]
+
 
 @dataclass(frozen=True, slots=True)
 class TaggedExample:

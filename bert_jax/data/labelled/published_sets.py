@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bert_jax.data.labelled.examples import TextExample
-from bert_jax.data.labelled.tables import Columns, first_row, read_table
+from bert_jax.data.labelled.table_rows import first_row
+from bert_jax.data.labelled.tables import Columns, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import is_table
 
@@ -57,7 +58,8 @@ class TextTask:
             columns = self.tfds
         else:
             columns = self._columns(source, labelled)
-        examples = read_table(source, columns, counts, labelled, leave_out_broken_rows=True)
+        as_published = {"leave_out_broken_rows": True, "on_missing": "keep"}
+        examples = read_table(source, columns, counts, labelled, **as_published)
         return map(self._known, examples) if labelled else examples
 
     def _columns(self, path: str, labelled: bool) -> Columns:

@@ -2,9 +2,11 @@
 
     {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}
     [{"title", "context_id", "context_text", "qas": [{"query_id", "query_text", "answers"}]}]
-    {"question", "context", "answers"}    an object a line, or an array of such objects
+    [{"context", "qas": [{"id", "question", "answers"}]}]    or such an object a line
+    {"question", "context", "answers"}    an object a line, an array of such objects, a table's row
 
-`answers` are [{"text", "answer_start"}], or texts only, or {"text": [...], "answer_start": [...]}.
+`answers` are [{"text", "answer_start"}], or texts only, or {"text": [...], "answer_start": [...]};
+in their place, `answer` (or `answer_text`) may be the only one, and `answer_start` its offset.
 Offsets, in characters of the context, may be wrong in published files; the released program leaves
 such questions out of training. Here the answer is searched for, and counted:
 
@@ -19,14 +21,29 @@ such questions out of training. Here the answer is searched for, and counted:
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
+from bert_jax.data.labelled.cells import truth
 from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.reading import field, read_json, read_objects, text, text_field
+from bert_jax.data.labelled.missing import is_missing
+from bert_jax.data.labelled.reading import (
+    ending_of,
+    field,
+    has_objects,
+    read_json,
+    read_objects,
+    text,
+    text_field,
+)
+from bert_jax.data.labelled.table_rows import read_rows
 from bert_jax.files.errors import UserError
 
 _NEAR = 32
+# Names of the only answer of a question, and of its offset.
+_ANSWER, _START = ("answer", "answer_text"), ("answer_start", "start")
+# Fields one of which a question has besides its text and context.
+_ANSWERS = {"answers", *_ANSWER, "is_impossible"}
 
 
 def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterator[Question]:
@@ -54,12 +71,15 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
 
 def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]:
     if _is_flat(path):
-        for number, (where, row) in enumerate(read_objects(path, counts)):
+        for number, (where, row) in enumerate(read_rows(path, counts)):
             id = str(row.get("id", number))
             yield _question(where, id, "question", row, row, counts, labelled)
         return
-    file = read_json(path, counts)
-    articles = file if isinstance(file, list) else _list(file, "data", path)
+    if _first(path).keys() & {"qas", "paragraphs"}:
+        articles = [row for _, row in read_objects(path, counts)]
+    else:
+        file = read_json(path, counts)
+        articles = file if isinstance(file, list) else _list(file, "data", path)
     for a, article in enumerate(articles):
         at = f"{path}, article {a + 1}"
         title = str(_object(article, at).get("title", ""))
@@ -68,20 +88,29 @@ def _questions(path: str, counts: Counter, labelled: bool) -> Iterator[Question]
             at = f"{path}, article {a + 1}, paragraph {p + 1}"
             for row in _list(_object(paragraph, at), "qas", at):
                 is_old = "query_id" in _object(row, at)
-                id = text_field(row, "query_id" if is_old else "id", "its id", at)
+                id = str(field(row, "query_id" if is_old else "id", "its id", at))
                 where = f"{path}, question {id}"
                 name = "query_text" if is_old else "question"
                 yield _question(where, id, name, row, paragraph, counts, labelled, title)
 
 
 def _is_flat(path: str) -> bool:
-    """Returns whether each object of a file is a question."""
+    """Returns whether each object or row of a file is a question."""
+    is_table = not has_objects(path) and ending_of(path) in (".csv", ".tsv", ".txt")
+    return is_table or "question" in _first(path)
+
+
+def _first(path: str) -> dict[str, Any]:
+    """Returns the first object of a file; {} if it has one over many lines."""
     try:
-        _, first = next(read_objects(path, Counter()), ("", {}))
+        return next(read_objects(path, Counter()), ("", {}))[1]
     except UserError:
-        # An object over many lines.
-        return False
-    return "question" in first
+        return {}
+
+
+def is_question_table(columns: Collection[str]) -> bool:
+    """Returns whether rows with these columns or fields are questions."""
+    return {"question", "context"} <= set(columns) and not _ANSWERS.isdisjoint(columns)
 
 
 def _question(
@@ -101,18 +130,18 @@ def _question(
         return Question(where, id, question, context, document=title)
     given = _answers(row, where)
     answers = tuple(_placed(*answer, context, counts) for answer in given if answer[0].strip())
-    if answers and row.get("is_impossible"):
+    if answers and _is_true(row.get("is_impossible")):
         raise UserError(f"{where}: is_impossible, and has the answer {answers[0][0]!r}.")
     counts["empty_answers"] += len(given) - len(answers)
-    counts["taken_as_impossible"] += not answers and not row.get("is_impossible")
+    counts["taken_as_impossible"] += not answers and not _is_true(row.get("is_impossible"))
     counts["questions_not_found"] += bool(answers) and all(at < 0 for _, at in answers)
     return Question(where, id, question, context, answers, not answers, title)
 
 
 def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
     """Returns (text, offset) of each answer in the file; the offset is -1 if it has none."""
-    if row.get("is_impossible") and "answers" not in row:
-        return []
+    if "answers" not in row:
+        return [] if _is_true(row.get("is_impossible")) else _only_answer(row, where)
     given = field(row, "answers", "the answers", where)
     if isinstance(given, dict):
         texts, starts = (_list(given, name, where) for name in ("text", "answer_start"))
@@ -132,6 +161,23 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
             raise UserError(f"{where}: the offset {start!r} of an answer is not an integer.")
         answers.append((text(answer, "an answer", where), start))
     return answers
+
+
+def _only_answer(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
+    """Returns (text, offset) of the answer in a field of its own; [] if it is empty."""
+    name = next((name for name in _ANSWER if name in row), "answers")
+    if is_missing(answer := field(row, name, "the answers", where)):
+        return []
+    start = next((row[name] for name in _START if name in row), None)
+    written = "-1" if is_missing(start) else str(start).strip().removesuffix(".0")
+    if not written.removeprefix("-").isdecimal():
+        raise UserError(f"{where}: the offset {start!r} of an answer is not an integer.")
+    return [(text(answer, "the answer", where), int(written))]
+
+
+def _is_true(value: Any) -> bool:
+    """Returns whether a value of JSON or of a cell is true."""
+    return bool(truth(value)) if isinstance(value, str) else bool(value)
 
 
 def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str, int]:

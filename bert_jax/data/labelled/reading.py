@@ -26,7 +26,7 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 from bert_jax.text import arrow_tables, tfds
-from bert_jax.text.files import encoding_of, read_blocks
+from bert_jax.text.files import encoding_of, read_blocks, refuse_spreadsheet, with_newlines
 
 T = TypeVar("T")
 
@@ -38,6 +38,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
     r"""Yields (number of the line from 1, the line without its end), split at '\n' only.
 
+    In a file without '\n', '\r' ends lines (`text.files.with_newlines`).
+
     Raises:
       UserError: there is no such file, it is binary, or a line is not UTF-8.
     """
@@ -45,7 +47,7 @@ def read_lines(path: str, counts: Counter) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path}: there is no such file.")
     blocks = read_blocks(path)
     head = _checked(next(blocks, b""), path, counts)
-    for number, line in enumerate(_split(chain([head], blocks)), 1):
+    for number, line in enumerate(_split(with_newlines(chain([head], blocks))), 1):
         yield number, _decode(line, place(path, number), counts)
 
 
@@ -61,6 +63,7 @@ def _checked(head: bytes, path: str, counts: Counter) -> bytes:
             counts["utf8_boms"] += 1
             return head[3:]
         case "binary":
+            refuse_spreadsheet(path)
             raise UserError(f"{path} is a binary file, judging by its control bytes.")
         case "utf-16" | "utf-32" as encoding:
             name = encoding.upper()

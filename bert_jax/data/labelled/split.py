@@ -1,18 +1,19 @@
 """Holds out a part of a labelled file, where there is no file to evaluate on.
 
-The part is stratified: each class, entity type or tenth of the numbers has its share. Examples with
+The part is stratified: each class, entity type or tenth of the numbers has its share; those that
+are too small for a share of their own have one together. A label always stays in the part to train
+on. Examples with
 the same (first) text, sentences of one document and questions about one context stay on one side,
 so that what is held out is new. Which ones are held out depends on their text and the seed, not on
 their order in the file.
 """
 
-import csv
 import hashlib
 import io
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bert_jax.data.labelled.examples import (
@@ -22,13 +23,15 @@ from bert_jax.data.labelled.examples import (
     TextExample,
 )
 from bert_jax.data.labelled.reading import has_objects, read_objects
-from bert_jax.data.labelled.tables import read_rows
+from bert_jax.data.labelled.table_rows import csv_writer, read_rows
 from bert_jax.files.atomic import write_text
 from bert_jax.files.errors import UserError
 
 TRAIN, EVALUATE = "train", "evaluate"
 # Fewer examples are not split: the score of a handful says nothing.
 _FEWEST = 10
+# The stratum of those that are too small.
+_TOGETHER = "together", None
 _Example = TextExample | TaggedExample | Question | ChoiceExample
 
 
@@ -49,34 +52,59 @@ def held_out(
     groups: dict[str, list[int]] = defaultdict(list)
     for number, group in enumerate(_groups(examples)):
         groups[group].append(number)
-    stratum_of = _strata(examples, are_numbers)
+    stratum_of = find_strata(examples, are_numbers)
+    small = small_strata(stratum_of, share)
     strata: dict[Any, list[list[int]]] = defaultdict(list)
     for group in sorted(groups, key=lambda group: _hash(group, seed)):
         members = groups[group]
-        strata[stratum_of[members[0]]].append(members)
-    chosen = [False] * len(examples)
+        stratum = stratum_of[members[0]]
+        strata[_TOGETHER if stratum in small else stratum].append(members)
+    chosen, left = [False] * len(examples), Counter[str]()
+    labels = [] if are_numbers else [labels_of(example) for example in examples]
+    for names in labels:
+        left.update(names)
     for of_stratum in strata.values():
         wanted = round(share * sum(map(len, of_stratum)) + 1e-9)
         for members in of_stratum[:-1]:  # one is left to train on
             if wanted <= 0:
                 break
+            taken = Counter(name for number in members if labels for name in labels[number])
+            if any(left[name] <= count for name, count in taken.items()):
+                continue
+            left -= taken
             for number in members:
                 chosen[number] = True
             wanted -= len(members)
-    if len(examples) < _FEWEST or not any(chosen):
+    if len(examples) < _FEWEST:
         raise UserError(
             f"{len(examples)} examples are too few to hold some out: give a file to evaluate on."
+        )
+    if not any(chosen):
+        raise UserError(
+            f"None of the {len(examples)} examples can be held out, since each label, or each group"
+            " of equal texts, must stay in the training data: give a file to evaluate on."
         )
     return chosen
 
 
+def small_strata(stratum_of: Sequence[Any], share: float) -> set[Any]:
+    """Returns the strata, of all examples, that are too small for a share of their own."""
+    return {s for s, count in Counter(stratum_of).items() if round(share * count + 1e-9) == 0}
+
+
 def write_split(
-    source: str, examples: Sequence[_Example], chosen: Sequence[bool], has_header: bool, folder: str
+    source: str,
+    examples: Sequence[_Example],
+    chosen: Sequence[bool],
+    has_header: bool,
+    folder: str,
+    words: str = "",
+    tags: str = "",
 ) -> tuple[str, str]:
     """Writes the part to train on and the one held out, and returns their paths.
 
     Tables and JSON objects keep all columns and fields; words and tags of other files, and
-    questions, become JSON lines with the fields that data/labelled/ reads by default.
+    questions, become JSON lines with the fields that data/labelled/ reads.
 
     Args:
       source: the file.
@@ -84,14 +112,19 @@ def write_split(
       chosen: result of `held_out`.
       has_header: whether the first row of a table has the names of the columns.
       folder: folder of the parts.
+      words, tags: names of the fields of words and tags; numbers and "": the usual ones.
     """
     is_json = has_objects(source)
     if isinstance(examples[0], TextExample | ChoiceExample):
-        rows = [row for _, row in read_rows(source, Counter(), has_header)]
-    elif isinstance(examples[0], TaggedExample) and is_json:
-        rows = [row for _, row in read_objects(source, Counter())]
+        rows = _rows_of(examples, read_rows(source, Counter(), has_header))
     else:
-        is_json, rows = True, list(map(_to_object, examples))
+        has_rows = is_json and isinstance(examples[0], TaggedExample)
+        rows = [row for _, row in read_objects(source, Counter())] if has_rows else []
+        if len(rows) != len(examples):
+            words = "tokens" if not words or words.isdecimal() else words
+            tags = "tags" if not tags or tags.isdecimal() else tags
+            rows = [_to_object(example, words, tags) for example in examples]
+        is_json = True
     os.makedirs(folder, exist_ok=True)
     paths = []
     for name, side in ((TRAIN, False), (EVALUATE, True)):
@@ -102,26 +135,34 @@ def write_split(
     return paths[0], paths[1]
 
 
+def _rows_of(
+    examples: Sequence[_Example], rows: Iterable[tuple[str, dict[Any, Any]]]
+) -> list[dict[Any, Any]]:
+    """Returns the rows that are examples; others were left out."""
+    places = {example.where for example in examples}
+    return [row for where, row in rows if where in places]
+
+
 def _objects(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _table(rows: Sequence[dict[Any, Any]], has_header: bool) -> str:
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv_writer(text)
     if has_header:
         writer.writerow(rows[0])
     writer.writerows(row.values() for row in rows)
     return text.getvalue()
 
 
-def _to_object(example: _Example) -> dict[str, Any]:
+def _to_object(example: _Example, words: str, tags: str) -> dict[str, Any]:
     if isinstance(example, Question):
         answers = [{"text": text, "answer_start": start} for text, start in example.answers]
         fields = {"id": example.id, "question": example.question, "context": example.context}
         return fields | {"answers": answers, "is_impossible": example.is_impossible}
     assert isinstance(example, TaggedExample)
-    fields = {"id": example.id, "tokens": example.words, "tags": example.tags}
+    fields = {"id": example.id, words: example.words, tags: example.tags}
     return fields | {"document": example.document}
 
 
@@ -142,9 +183,9 @@ def _parts(example: _Example) -> tuple[str, str]:
     return example.context, example.question if isinstance(example, Question) else example.start
 
 
-def _strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
+def find_strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
     """Returns the stratum of each example: its rarest label, or the tenth of its number."""
-    labels = list(map(_labels, examples))
+    labels = list(map(labels_of, examples))
     if are_numbers:
         values = [float(names[0]) for names in labels]
         order = sorted(range(len(values)), key=values.__getitem__)
@@ -156,12 +197,12 @@ def _strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
     return [min(names, key=lambda name: (counts[name], name), default="") for names in labels]
 
 
-def _labels(example: _Example) -> Sequence[str]:
+def labels_of(example: _Example) -> Sequence[str]:
     """Returns the labels of an example; of a sentence, the types of its entities."""
     if isinstance(example, TextExample):
         return example.labels or ()
     if isinstance(example, TaggedExample):
-        return sorted({tag[2:] or tag for tag in example.tags or () if tag != "O"})
+        return sorted({tag[2 * (tag[1:2] == "-") :] for tag in example.tags or () if tag != "O"})
     return (str(example.is_impossible),) if isinstance(example, Question) else ()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.forms.text_tables import find_column, has_columns
 from bert_jax.data.labelled.reading import place, read_lines
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
@@ -33,13 +34,23 @@ class Text:
         return self.text_a if self.text_b is None else f"{self.text_a} | {self.text_b}"
 
 
-def read_texts(path: str) -> Iterator[Text]:
-    """Yields the texts of a file, one a line; an empty line is an empty text.
+def read_texts(path: str, column: str = "") -> Iterator[Text]:
+    """Yields the texts of a file, one a line, or of the column of texts of a table.
+
+    An empty line or cell is an empty text.
+
+    Args:
+      path: a file; tables may also be folders of Parquet files, or tfds:NAME[SPLIT].
+      column: column of a table, by name or number; "": see `text_tables.find_column`.
 
     Raises:
       UserError: naming the line, for invalid UTF-8, or JSON that is not an object with a string
-        `text_a` and, optionally, a string `text_b`.
+        `text_a` and, optionally, a string `text_b`; or a table has no such column.
     """
+    if column or has_columns(path):
+        for where, first, second in find_column(path, column).read(path):
+            yield Text(first, second, where)
+        return
     for number, line in read_lines(path, Counter()):
         where = place(path, number)
         is_object = line.lstrip().startswith("{")

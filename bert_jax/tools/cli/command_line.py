@@ -91,6 +91,7 @@ TRACKERS = Flag("trackers", "", "What gets the metrics too: wandb, mlflow, or wa
 TRAINED = (MODEL, CACHE, OVERRIDES)
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")
+COLUMN = Flag("column", "", "Column of the texts in tables, by name or number from 0.")
 BATCH_TOKENS = Flag(
     "batch_tokens", 0, "Positions of a batch; 0: 1,024 on a CPU, 4,096 on others.", minimum=0
 )

@@ -6,9 +6,10 @@
     bert_jax encode texts.txt --model=MODEL --output=words.jsonl --level=word
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
-has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. The ending of
---output determines the format: .npz, .safetensors, or .jsonl with the same arrays for each text, in
-the order of the input; - prints JSON lines. docs/encode.md lists the arrays.
+has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`; of a table (CSV,
+TSV, JSON lines, Parquet) the column of texts is read, or --column. The ending of
+--output determines the format: .npz, .safetensors, or .jsonl and .parquet with the same arrays for
+each text, in the order of the input; - prints JSON lines. docs/encode.md lists the arrays.
 
 A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
 reads it in overlapping windows, from which each token is taken once.
@@ -25,15 +26,17 @@ import numpy as np
 
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import as_lists, check_ending, check_output
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.outputs.files import ARRAYS, as_lists, check_ending, check_output
 from bert_jax.tools.outputs.inputs import find_inputs
 
 # Numbers of a vector that are printed.
 _SHOWN = 6
 FLAGS = (
     *TRAINED,
-    Flag("output", "", "File to write: .npz, .safetensors or .jsonl; - prints JSON lines."),
+    Flag(
+        "output", "", "File to write: .npz, .safetensors, .jsonl or .parquet; - prints JSON lines."
+    ),
     Flag(
         "layers",
         "last",
@@ -50,16 +53,18 @@ FLAGS = (
     Flag("windows", False, "Read texts that are too long in overlapping windows."),
     Flag("stride", 0, "Tokens between the starts of windows; 0: half of a window.", minimum=0),
     BATCH_TOKENS,
+    COLUMN,
     INPUTS,
 )
 
 
 def run(flags: argparse.Namespace) -> None:
     choice = _choice(flags)
-    inputs = find_inputs(flags.text)
+    inputs = find_inputs(flags.text, flags.column)
     check_output(flags.output, inputs.paths)
+    inputs.print_notes()
     if flags.output not in ("", "-"):
-        check_ending(flags.output)
+        check_ending(flags.output, ARRAYS)
     elif not flags.output and flags.level != "sentence":
         raise UserError(f"--output is missing: the file for the vectors of each {flags.level}.")
 

@@ -6,7 +6,8 @@
     bert_jax fill_mask --model=MODEL --held_out=5
 
 A word is a file with a text a line if there is one of that name, - is standard input, anything else
-is a text. --held_out masks frequent words of held-out sentences of the model's corpus, and prints
+is a text. Of a table (CSV, TSV, JSON lines, Parquet) the column of texts is read, or --column.
+--held_out masks frequent words of held-out sentences of the model's corpus, and prints
 the masked tokens too. Without --output, the candidates are printed.
 
 [MASK:5] is five masks. With --rounds, the masks of a text are filled in one after the other, the
@@ -21,20 +22,21 @@ from typing import Any
 
 from bert_jax.data.labelled.texts import spell_masks
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import COLUMN, INPUTS, TOP_K, TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
-from bert_jax.tools.outputs.files import check_output, write_json_lines
+from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output, write_objects
 from bert_jax.tools.outputs.inputs import Inputs, Source, find_inputs
 from bert_jax.tools.outputs.readable import readable
 
 FLAGS = (
     *TRAINED,
-    Flag("output", "", "File to write, .jsonl; - prints JSON lines."),
+    Flag("output", "", "File to write, .jsonl or .parquet; - prints JSON lines."),
     TOP_K,
     Flag("rounds", 0, "Rounds in which a text's masks are filled in; 0: candidates.", minimum=0),
     Flag("temperature", 0.0, "With --rounds: above 0, tokens are drawn."),
     Flag("seed", 0, "With --temperature: sampling seed.", minimum=0),
     Flag("held_out", 0, "Number of held-out sentences, instead of texts.", minimum=0),
+    COLUMN,
     INPUTS,
 )
 
@@ -49,11 +51,15 @@ def run(flags: argparse.Namespace) -> None:
             raise UserError("--held_out prints its own sentences: leave out texts and --output.")
         _fill_held_out(flags)
         return
-    inputs = find_inputs(flags.text)
+    inputs = find_inputs(flags.text, flags.column)
     for text in inputs.texts():
         if "[MASK]" not in spell_masks(f"{text.text_a} {text.text_b}"):
-            raise UserError(f"There is no [MASK] in {str(text)!r:.80}.")
+            spelled = "[mask]" in str(text).lower() or "<mask>" in str(text)
+            fix = ": write [MASK], in capitals" if spelled else ""
+            raise UserError(f"There is no [MASK] in {str(text)!r:.80}{fix}.")
     check_output(flags.output, inputs.paths)
+    check_ending(flags.output, OBJECTS)
+    inputs.print_notes()
     model = load_model(flags)
     from bert_jax.inference.scoring import check_fills_masks
 
@@ -74,7 +80,7 @@ def _fill_in_rounds(model: Any, inputs: Inputs, flags: argparse.Namespace) -> No
         infiller.row(text)  # all are checked first
     results = infiller.fill(map(infiller.row, inputs.texts()), rounds)
     if flags.output not in ("", "-"):
-        write_json_lines(flags.output, results)
+        write_objects(flags.output, results)
         return
     for result in results:
         lines = [json.dumps(result, ensure_ascii=False)] if flags.output else _lines(result)

@@ -9,8 +9,9 @@ has the form of the training files, with or without labels, or a text a line; fo
 model a text with [MASK] a line, or a JSON object with `text_a` and `text_b`.
 
 Without --output, predictions are printed. The ending of --output determines the form: .csv and .tsv
-keep the columns of the input, other files have a JSON object for each example, in the same order,
-and --output=- prints these objects. A command that was stopped continues where it was.
+keep the columns of the input, and so does .parquet; .jsonl has a JSON object for each example, in
+the same order, and --output=- prints these objects. A command that was stopped continues where it
+was.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import check_output
+from bert_jax.tools.outputs.files import PREDICTIONS, check_ending, check_output
 from bert_jax.tools.outputs.inputs import Inputs, find_inputs
 from bert_jax.tools.outputs.readable import readable
 
@@ -37,6 +38,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     inputs = find_inputs(flags.text)
     check_output(flags.output, inputs.paths)
+    check_ending(flags.output, PREDICTIONS)
     write_or_print(load_model(flags), inputs, flags.output, flags.top_k)
 
 

@@ -4,8 +4,9 @@
     bert_jax score --model=MODEL texts.txt --output=scores.jsonl
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
-has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`. Prints
-a table, or with --output writes a JSON object for each text:
+has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`; of a table (CSV,
+TSV, JSON lines, Parquet) the column of texts is read, or --column. Prints a table, or with --output
+(.jsonl or .parquet) writes an object for each text:
 
     {"pseudo_log_likelihood": -9.1, "tokens": 5, "unknown_tokens": 0, "per_token": -1.82,
      "perplexity": 6.2, "log_probabilities": [{"token": "the", "log_probability": -0.6}, ...]}
@@ -22,8 +23,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import check_output, write_json_lines
+from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output, write_objects
 from bert_jax.tools.outputs.inputs import find_inputs
 
 if TYPE_CHECKING:
@@ -32,15 +33,18 @@ if TYPE_CHECKING:
 
 FLAGS = (
     *TRAINED,
-    Flag("output", "", "File to write, a JSON object a line; without it, prints a table."),
+    Flag("output", "", "File to write, .jsonl or .parquet; without it, prints a table."),
     BATCH_TOKENS,
+    COLUMN,
     INPUTS,
 )
 
 
 def run(flags: argparse.Namespace) -> None:
-    inputs = find_inputs(flags.text)
+    inputs = find_inputs(flags.text, flags.column)
     check_output(flags.output, inputs.paths)
+    check_ending(flags.output, OBJECTS)
+    inputs.print_notes()
     model = load_model(flags)
     from bert_jax.inference.predictor import Predictor
     from bert_jax.inference.scoring import Scorer
@@ -61,7 +65,7 @@ def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: 
     terminal = Terminal()
     if output:
         scored = _scored(scorer, texts, terminal, f"texts scored in {output}")
-        write_json_lines(output, (score for _, score in scored))
+        write_objects(output, (score for _, score in scored))
         return
     print(f"{scorer.short_name:>10} {'per token':>10} {'tokens':>7} {'perplexity':>11}  text")
     for text, score in _scored(scorer, texts, terminal, "texts scored"):

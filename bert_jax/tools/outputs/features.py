@@ -8,11 +8,12 @@ from bert_jax.data.labelled.texts import TextRow, word_spans
 from bert_jax.files.errors import UserError
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.outputs.files import (
+    ARRAYS,
     ArraySpec,
     check_ending,
     check_output,
     write_arrays,
-    write_json_lines,
+    write_objects,
 )
 from bert_jax.tools.outputs.inputs import Inputs
 from bert_jax.tools.outputs.progress import Progress
@@ -35,7 +36,7 @@ def extract(
         be used, or a disk without room.
     """
     check_output(output_path, inputs.paths)
-    ending = check_ending(output_path)
+    ending = check_ending(output_path, ARRAYS)
 
     def rows() -> Iterator[TextRow]:
         return map(extractor.row, inputs.texts())
@@ -55,10 +56,8 @@ def extract(
             f" {(tokens + cut).sum():,} tokens are cut off"
         )
     results = extractor.run(rows(), progress.add)
-    if ending == ".jsonl":
-        write_json_lines(
-            output_path, (extractor.names(row, found) | found for row, found in results)
-        )
+    if ending in (".jsonl", ".parquet"):
+        write_objects(output_path, (extractor.names(row, found) | found for row, found in results))
     else:
         specs = _array_specs(extractor, sizes[:, :2])
         write_arrays(output_path, specs, (found for _, found in results))

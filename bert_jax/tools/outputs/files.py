@@ -7,12 +7,13 @@ everything twice.
 
 import dataclasses
 import importlib.util
+import itertools
 import json
 import math
 import os
 import shutil
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,13 @@ import numpy as np
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 
-ENDINGS = (".npz", ".safetensors", ".jsonl")
+# Endings of files of arrays, of objects, and of predictions; "": a file without any has JSON lines.
+ARRAYS = (".npz", ".safetensors", ".jsonl", ".parquet")
+OBJECTS = (".jsonl", ".parquet", "")
+PREDICTIONS = (".jsonl", ".parquet", ".csv", ".tsv", ".json", ".conll", "")
+_PACKAGES = {".safetensors": "safetensors", ".parquet": "pyarrow"}
+# Rows of Parquet that are converted at a time.
+_CHUNK = 1000
 
 
 def check_output(output_path: str, input_paths: Iterable[str] = ()) -> None:
@@ -40,24 +47,37 @@ def check_output(output_path: str, input_paths: Iterable[str] = ()) -> None:
             raise UserError(f"--output={output_path} is the input: name another file.")
 
 
-def check_ending(path: str) -> str:
-    """Returns the ending of a file name.
+def check_ending(path: str, allowed: Sequence[str]) -> str:
+    """Returns the ending of a file name; "" for no file, and for - .
+
+    Args:
+      path: the name.
+      allowed: the possible endings; "" among them: none is needed.
 
     Raises:
-      UserError: it is not in ENDINGS, or the package that writes it is missing.
+      UserError: it is not allowed, or the package that writes it is missing.
     """
-    ending = os.path.splitext(path)[1]
-    if ending not in ENDINGS:
+    ending = os.path.splitext(path)[1].lower()
+    if path in ("", "-"):
+        return ""
+    if ending not in allowed:
+        named = [ending for ending in allowed if ending]
         raise UserError(
-            f"--output={path}: the ending says the form, {', '.join(ENDINGS[:-1])} or"
-            f" {ENDINGS[-1]}."
+            f"--output={path}: the ending says the form, {', '.join(named[:-1])} or {named[-1]}."
         )
-    if ending == ".safetensors" and importlib.util.find_spec("safetensors") is None:
+    package = _PACKAGES.get(ending)
+    if package and importlib.util.find_spec(package) is None:
         raise UserError(
-            f"--output={path} needs the package safetensors: pip install safetensors, or give a"
-            " name that ends in .npz or .jsonl."
+            f"--output={path} needs the package {package}: pip install {package}, or give a name"
+            " that ends in .jsonl."
         )
     return ending
+
+
+def write_objects(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Writes objects as .parquet, or else as lines of JSON; the file is complete or absent."""
+    write = write_parquet if path.lower().endswith(".parquet") else write_json_lines
+    write(path, objects)
 
 
 def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -65,6 +85,40 @@ def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for fields in objects:
             file.write(json.dumps(as_lists(fields), ensure_ascii=False) + "\n")
+
+
+def write_parquet(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a row of Parquet for each object, arrays as lists of their type.
+
+    Raises:
+      UserError: a field has values of several types.
+    """
+    import pyarrow as pa  # takes time, and is rarely needed
+    from pyarrow import parquet
+
+    def column(values: list[Any]) -> pa.Array:
+        first = next((value for value in values if value is not None), None)
+        if not isinstance(first, np.ndarray):
+            return pa.array(values)
+        kind = pa.from_numpy_dtype(first.dtype)
+        for _ in range(first.ndim):
+            kind = pa.list_(kind)
+        return pa.array([None if v is None else v.tolist() for v in values], kind)
+
+    tables, objects = [], iter(objects)
+    try:
+        while rows := list(itertools.islice(objects, _CHUNK)):
+            names = dict.fromkeys(name for row in rows for name in row)
+            columns = {str(n): column([row.get(n) for row in rows]) for n in names}
+            tables.append(pa.table(columns))
+        table = pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        line = " ".join(str(error).split())[:120]
+        raise UserError(
+            f"--output={path}: a field has values of several types ({line}): take .jsonl."
+        ) from None
+    with whole_file(path) as temporary:
+        parquet.write_table(table, temporary)
 
 
 def as_lists(fields: Mapping[str, Any]) -> dict[str, Any]:

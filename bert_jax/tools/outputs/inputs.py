@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question
+from bert_jax.data.labelled.forms.text_tables import find_column, has_columns
 from bert_jax.data.labelled.reading import read_lines
 from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.examples import make_examples
 from bert_jax.text.arrow_tables import is_table
+from bert_jax.text.files import refuse_spreadsheet
 
 STANDARD_INPUT = "-"
 _ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|parquet|arrow|gz|bz2|xz|zst"
@@ -45,9 +47,15 @@ class Source:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The sources of a command, in order; they can be read several times."""
+    """The sources of a command, in order; they can be read several times.
+
+    Attributes:
+      sources: files and values.
+      column: column of the texts in tables, for `texts` and models that read texts; "": found out.
+    """
 
     sources: tuple[Source, ...]
+    column: str = ""
 
     @property
     def paths(self) -> list[str]:
@@ -59,6 +67,14 @@ class Inputs:
         own = _folder.cache_info().currsize and _folder().name
         return ", ".join("standard input" if own and own in name else name for name in names)
 
+    def print_notes(self) -> None:
+        """Prints the column of the texts of each table, on standard error."""
+        for source in self.sources:
+            if source.path and has_columns(source.path):
+                found = find_column(source.path, self.column)
+                names = " and ".join(repr(n) for n in (found.name, found.second) if n is not None)
+                print(f"texts      column {names} of {source.path}", file=sys.stderr)
+
     def texts(self) -> Iterator[Text]:
         """Yields texts and pairs: each line of a file, and each value.
 
@@ -67,7 +83,7 @@ class Inputs:
         """
         for source in self.sources:
             if source.path:
-                yield from read_texts(source.path)
+                yield from read_texts(source.path, self.column)
             else:
                 yield from make_examples(Text, source.values, where=_name_text)
 
@@ -85,7 +101,9 @@ class Inputs:
         count = 0
         for number, source in enumerate(self.sources):
             start = count
-            if source.path:
+            if source.path and kind is Text:
+                examples = read_texts(source.path, self.column)
+            elif source.path:
                 examples = data.read(source.path, counts, labelled=False)
             elif kind is None:
                 raise UserError("This model's task takes files only: name one.")
@@ -98,12 +116,12 @@ class Inputs:
                 count += 1
 
 
-def find_inputs(words: Sequence[str]) -> Inputs:
+def find_inputs(words: Sequence[str], column: str = "") -> Inputs:
     """Returns what words name: files that exist, folders of Parquet files, tfds:NAME[SPLIT],
     standard input, or texts.
 
     Standard input is copied to a temporary file, which is read as one: .jsonl if it begins with a
-    JSON object, else .txt.
+    JSON object, else .txt. `column` is that of the texts in tables.
 
     Raises:
       UserError: there are no words, or a file does not exist.
@@ -113,6 +131,7 @@ def find_inputs(words: Sequence[str]) -> Inputs:
     sources: list[Source] = []
     for word in words:
         buckets.check_scheme("the file", word)
+        refuse_spreadsheet(word)
         path = _standard_input() if word == STANDARD_INPUT else buckets.local(word)
         if (
             os.path.isfile(path)
@@ -128,7 +147,7 @@ def find_inputs(words: Sequence[str]) -> Inputs:
             sources[-1] = Source(values=(*sources[-1].values, word))
         else:
             sources.append(Source(values=(word,)))
-    return Inputs(tuple(sources))
+    return Inputs(tuple(sources), column)
 
 
 def read_word(word: str) -> str:

@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_jax.data.labelled.examples import TaggedExample
-from bert_jax.data.labelled.tables import read_plain_texts, read_rows
+from bert_jax.data.labelled.table_rows import csv_writer, read_rows
+from bert_jax.data.labelled.tables import read_plain_texts
 from bert_jax.files.atomic import whole_file
 from bert_jax.tasks.classification import ClassificationData
 from bert_jax.tasks.multiple_choice import MultipleChoiceData
@@ -50,13 +51,21 @@ def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
         pairs = zip(_rows(data, inputs), map(json.loads, lines), strict=True)
         rows = ((row, found) for row, prediction in pairs for found in _found(prediction))
         style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
-        writer = csv.writer(file, lineterminator="\n", **style)
+        writer = csv_writer(file, **style)
         for number, (row, found) in enumerate(rows):
             if number == 0 and not any(isinstance(name, int) for name in names):
                 writer.writerow([*names, *found])
             cells = map(_cell, [*(row.get(name) for name in names), *found.values()])
             # A TSV has no quotes: a cell has neither tabs nor line ends. Offsets stay right.
             writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
+
+
+def rows_with_predictions(data: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an input with the columns of their predictions; see `write_table`."""
+    with open(lines_path, encoding="utf-8") as lines:
+        for row, prediction in zip(_rows(data, inputs), map(json.loads, lines), strict=True):
+            for found in _found(prediction):
+                yield {str(name): value for name, value in row.items()} | found
 
 
 def _rows(data: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:

@@ -6,12 +6,14 @@
 .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
 .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
 .conll   a word and its tag a line, a blank line between sentences
+.parquet a row for each prediction, with the input's columns if it is a table
 """
 
 import functools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,7 +21,11 @@ from bert_jax.data.labelled.published_sets import GLUE, TextTask
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.outputs import prediction_tables
+from bert_jax.tools.outputs.files import PREDICTIONS, check_ending, write_parquet
 from bert_jax.tools.outputs.inputs import Inputs
+
+# Between a word with spaces, or without any character, and its tag.
+_TAB = "\t"
 
 
 def _read(lines_path: str) -> Iterator[dict[str, Any]]:
@@ -76,13 +82,18 @@ def _write_squad(data: Any, lines_path: str, path: str) -> None:
         write_json(f"{path.removesuffix('.json')}.na_probs.json", odds)
 
 
+def _one_line(word: str) -> str:
+    return re.sub(r"[\t\n\r]", " ", word)
+
+
 def _write_conll(data: Any, lines_path: str, path: str) -> None:
     """A word and its tag a line, a blank line between sentences."""
     del data
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for row in _read(lines_path):
-            pairs = zip(row["words"], row["tags"], strict=True)
-            file.write("".join(f"{word} {tag}\n" for word, tag in pairs) + "\n")
+            pairs = zip(map(_one_line, row["words"]), row["tags"], strict=True)
+            lines = (f"{word}{' ' if word.split() == [word] else _TAB}{t}" for word, t in pairs)
+            file.write("".join(f"{line}\n" for line in lines) + "\n")
 
 
 # Of each task: the ending, the function that checks (host side, path), and the one that writes.
@@ -107,11 +118,14 @@ def make_writer(
     Raises:
       UserError: the form is another task's, or the form cannot have that path.
     """
-    ending = os.path.splitext(output_path)[1]
+    ending = check_ending(output_path, PREDICTIONS)
     is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
     has_table = prediction_tables.has_tables(data) and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
         return functools.partial(prediction_tables.write_table, data, inputs)
+    if ending == ".parquet":
+        rows = functools.partial(prediction_tables.rows_with_predictions, data, inputs)
+        return lambda lines, path: write_parquet(path, rows(lines) if has_table else _read(lines))
     if ending == ".csv":
         raise UserError(
             f"--output={output_path}: predictions of config.task={task!r} for this input have no"

@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.data.labelled.detection import detect
 from bert_jax.files.errors import UserError
+from tests.data.labelled.public_forms import FORMS
 
 CONLL = "EU B-ORG\nrejects O\n\nPeter B-PER\nspoke O\n"
 POS = "the DT\ndog NN\n\nruns VB\nhome NN\n"
@@ -38,7 +39,8 @@ LONG, SHORT = "a long story about the sea", "it ended well in the harbour"
         ("a.tsv", csv("premise\thypothesis\tlabel", ["a b\tc d\tx", "e\tf\ty"]),
          ("premise", "hypothesis", "label")),
         # no usual names: the longest texts, and what repeats
-        ("a.csv", csv("nr,what,kind", [f"1,{LONG},x", f"2,{SHORT},y"]), ("what", "", "kind")),
+        ("a.csv", csv("nr,what,kind", [f"{n},{LONG} {n},{'xy'[n % 2]}" for n in range(8)], 1),
+         ("what", "", "kind")),
         # another text is the second one of a pair
         ("a.tsv", "question\tparagraph\tlabel\n" + "".join(
             f"What of {i}?\t{LONG} {i}\t{'yn'[i % 2]}\n" for i in range(8)),
@@ -63,7 +65,7 @@ def test_columns_of_tables_are_found(tmp_path, name, content, expected):
         (["good"] * 5 + ["bad"], "classification", {"metrics": ("macro_f1", "accuracy")}),
         (["1", "2", "3", "4", "5"], "classification", {"head.problem_type": "single"}),
         (["0.5", "1.5", "3"], "regression", {"metrics": ("pearson", "spearman")}),
-        (list(map(str, range(40))), "regression", {"head.problem_type": "regression"}),
+        (list(map(str, range(0, 120, 3))), "regression", {"head.problem_type": "regression"}),
         (["sea,love", "love", "sea,war", "war", "war,love"], "multi_label",
          {"data.label_separator": ",", "head.problem_type": "multi"}),
     ],
@@ -140,6 +142,73 @@ def test_scored_pairs_are_numbers_unless_embeddings_are_asked_for(tmp_path):
         detect(str(path), {}, "embedding")
 
 
+@pytest.mark.parametrize(
+    "file, content, expected",
+    [(f, c, tuple(e)) for _, f, c, *e in FORMS],
+    ids=[f[0] for f in FORMS],
+)
+def test_forms_of_public_tables(tmp_path, file, content, expected):
+    (path := tmp_path / file).write_text(content)
+    assert found(detect(str(path), {}), *COLUMNS) == expected
+
+
+TAGGED = {"data.text_a": "Word", "data.label": "Tag", "data.id": "Sentence #"}
+PLAIN = {"head.entities": False, "metrics": ("accuracy",)}
+
+
+@pytest.mark.parametrize(
+    "name, content, fields",
+    [
+        ("a.bio", "O\tare\nB-ACTOR\tann\nI-ACTOR\tsmith\n",
+         {"data.text_a": "1", "data.label": "0"}),
+        ("a.conll", "# id = 1\n# text = x\nAnn B-PER\nsaw O\n", {}),
+        ("a.conll", "Ann B-PER\rsaw O\r\rBob B-PER\r", {}),
+        ("a.conll", "the\tDET\ncat\tNOUN\n\nit\tPRON\nruns\tVERB\n", PLAIN),
+        ("a.conllu", "# x = 1\n1-2\tdu" + "\t_" * 8 + "\n1\tde\tde\tADP" + "\t_" * 6 + "\n",
+         {"data.text_a": "1", "data.label": "3", **PLAIN}),
+        ("a.jsonl", objects({"tokens": list("abcd"), "tags": ["DET", "NOUN", "VERB", "ADP"]}),
+         {"data.text_a": "tokens", "data.label": "tags", **PLAIN}),
+        ("a.csv", "Sentence #,Word,POS,Tag\nSentence: 1,In,IN,O\n,Rome,NNP,B-geo\n", TAGGED),
+        ("a.csv", "text,labels\nAnn saw Rome,B-PER O B-LOC\nso it is,O O O\n",
+         {"data.text_a": "text", "data.label": "labels"}),
+        ("a.csv", "tokens,ner\n\"['Ann', 'ran']\",\"['B-PER', 'O']\"\n",
+         {"data.text_a": "tokens", "data.label": "ner"}),
+        ("a.jsonl", objects({"text": "Ann saw Rome.", "relations": [], "entities": [
+            {"id": 3, "label": "PER", "start_offset": 0, "end_offset": 3}]}),
+         {"data.text_a": "text", "data.label": "entities"}),
+        ("a.json", json.dumps([{"context": "c", "qas": [{"id": "1", "question": "q"}]}]), {}),
+        ("a.csv", "question,context,answer,answer_start\nWho?,Ann ran.,Ann,0\n", {}),
+    ],
+)  # fmt: skip
+def test_words_and_questions_in_other_forms(tmp_path, name, content, fields):
+    (path := tmp_path / name).write_bytes(content.encode())
+    detection = detect(str(path), {})
+    assert detection.task == ("span" if "uestion" in content else "tagging")
+    assert detection.fields == fields
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (csv("text,label", [f"{LONG},pos"]), "all 8 labels are 'pos'"),
+        (csv("text,price", [f"{LONG},2.5", f"{SHORT},2.5"]), "no column of labels"),
+        (csv("text,label", [f"{LONG},2.5", f"{SHORT},2.5"]), "all 16 numbers are 2.5"),
+        (csv("text,kind,topics", [f"{LONG},x,1", f"{SHORT},y,2"]),
+         "several columns that may be the label, 'kind', 'topics': choose with --config.data.la"),
+        (csv("id,label", ["1,x", "2,y"]), "no column of texts: 'id' has numbers, 'label' rep"),
+        (csv("text,label", [f'{LONG} {n},"{n + 1},234"' for n in range(12)], 1),
+         "has '1,234', and the comma may begin decimals or group thousands"),
+        (csv("word,tag", ["Ann,B-PER", "ran,O"]), "no column that numbers sentences"),
+        ('tokens,tags\n"[\'a\', \'b\']","[0, 3]"\n', "the tags in 'tags' are numbers: write their"),
+    ],
+)  # fmt: skip
+def test_what_is_no_label_says_why(tmp_path, content, message):
+    (path := tmp_path / "a.csv").write_text(content)
+    with pytest.raises(UserError) as error:
+        detect(str(path), {})
+    assert message in str(error.value)
+
+
 def test_columns_without_a_use_are_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("text,label,author", [f"{LONG},x,Ann", f"{SHORT},y,Bob"]))
@@ -147,7 +216,7 @@ def test_columns_without_a_use_are_named(tmp_path):
 
 
 def test_a_spreadsheet_is_to_be_saved_as_csv():
-    with pytest.raises(UserError, match="a.xlsx is not text: save it as CSV"):
+    with pytest.raises(UserError, match="a.xlsx is a spreadsheet, not text: save it as CSV"):
         detect("a.xlsx", {})
 
 
@@ -165,7 +234,7 @@ def test_what_the_user_says_decides(tmp_path):
         ("text,label\n" + "".join(f"t {i},l{i}\n" for i in range(9)), {}, "",
          "the column 'label' has 9 different values in 9 rows, so these are no labels"),
         ("text,what\n" + "".join(f"t {i},w{i} x\n" for i in range(9)), {}, "",
-         "no column of labels among 'text', 'what': name it with data.label"),
+         "no column of labels: 'text' has 9 different values, 'what' has 9 different values. Name"),
         ("text,label\na,x\nb,y\n", {}, "regression", "the column 'label' has 'x', which is"),
         ("text,label\na,x\nb,y\n", {}, "tagging", "is not for task='tagging': it has text 'text'"),
         ("text,label\na,x\nb,y\n", {}, "ner", "Unknown task 'ner'. Available: classification,"),

@@ -63,7 +63,7 @@ def test_hidden_labels_are_missing(tmp_path):
     path = write_parquet(tmp_path / "a.parquet", table)
     columns = Columns("text", label="label")
     assert len(list(read_table(path, columns, Counter(), labelled=False))) == 1
-    with pytest.raises(ValueError, match="a.parquet, row 0: no label"):
+    with pytest.raises(ValueError, match=r"a.parquet: 1 of 1 rows have no label \(row 0\)"):
         list(read_table(path, columns, Counter()))
 
 

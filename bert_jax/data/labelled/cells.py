@@ -1,0 +1,64 @@
+"""Values in cells of tables that are more than a text: numbers of any country, lists."""
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+# A list as Python, pandas, numpy or JSON write it, and its elements: in quotes, or without any.
+_LIST = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
+_TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+
+
+def is_number(text: str) -> bool:
+    """Returns whether a text is a number; NaN is none."""
+    try:
+        return float(text) == float(text)
+    except ValueError:
+        return False
+
+
+def plain_number(text: str, decimal: str) -> str:
+    """Returns a number as Python writes it, if a text is one with this decimal mark.
+
+    >>> plain_number("1.234,5", decimal=","), plain_number("1,234", decimal=".")
+    ('1234.5', '1234')
+    """
+    group = "," if decimal == "." else "."
+    number = re.escape(decimal)
+    if re.fullmatch(rf"[+-]?[1-9]\d{{0,2}}(\{group}\d{{3}})+({number}\d+)?", text):
+        text = text.replace(group, "")
+    return text.replace(decimal, ".") if re.fullmatch(rf"[+-]?\d*{number}\d+", text) else text
+
+
+def decimal_marks(texts: Collection[str]) -> list[str]:
+    """Returns the decimal marks with which all texts are numbers.
+
+    Without a comma in any of them, a comma is none.
+    """
+    marks = ".," if any("," in text for text in texts) else "."
+    return [m for m in marks if all(is_number(plain_number(text, m)) for text in texts)]
+
+
+def is_list_text(value: Any) -> bool:
+    """Returns whether a value is the text of a list."""
+    return isinstance(value, str) and _LIST.fullmatch(value) is not None
+
+
+def parse_list(text: str) -> list[str]:
+    """Returns the elements of a list that is written as text.
+
+    >>> parse_list("['joy', 'great fun']"), parse_list("['joy' 'fun']"), parse_list("[0 1]")
+    (['joy', 'great fun'], ['joy', 'fun'], ['0', '1'])
+    """
+    match = _LIST.fullmatch(text)
+    inner = match[1].strip() if match else text
+    if quoted := _QUOTED.findall(inner):
+        return [re.sub(r"\\(.)", r"\1", element[1:-1]) for element in quoted]
+    parts = inner.split(",") if "," in inner else inner.split()
+    return [part.strip() for part in parts if part.strip()]
+
+
+def truth(value: Any) -> bool | None:
+    """Returns the truth of 1, 0, true, false and their texts; None: it is something else."""
+    return _TRUTH.get(str(value).strip().lower())

@@ -1,0 +1,244 @@
+"""What the values in the column of the labels are: classes, numbers, or several labels a row.
+
+They are several a row (`multi_label`) if cells are lists, or have parts that recur in other cells;
+numbers (`regression`) if some have a fraction, or if there are more than _MAX_GRADES of them that
+do not number classes from 0 or 1; else classes.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bert_jax.data.labelled.cells import (
+    decimal_marks,
+    is_list_text,
+    is_number,
+    parse_list,
+    plain_number,
+    truth,
+)
+from bert_jax.data.labelled.missing import is_missing_label
+from bert_jax.data.labelled.tables import LISTS
+from bert_jax.files.errors import UserError
+
+# Task -> value of `head.problem_type`.
+PROBLEM_TYPES = {"classification": "single", "regression": "regression", "multi_label": "multi"}
+MULTI_LABEL_METRICS = {"metrics": ("macro_f1", "f1")}
+_SEPARATORS = (",", ";", "|")
+# Share of the cells that have a separator.
+_MIN_SEPARATED = 0.05
+# Share of the cells with a comma above which it is a decimal comma, where both are possible.
+_MIN_DECIMALS = 0.5
+# Distinct whole numbers that are still classes, such as the stars of a review.
+_MAX_GRADES = 10
+# Share of the numbers from the lowest to the highest that those of classes have at least.
+_MIN_NUMBERED = 0.8
+# A column of labels repeats them: distinct values for each row.
+_MAX_DISTINCT = 0.5
+# Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
+_SKEWED = 0.8
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of labels.
+
+    Attributes:
+      task: a key of PROBLEM_TYPES.
+      what: a description, for the user.
+      fields: values of the configuration, by dotted name.
+    """
+
+    task: str
+    what: str
+    fields: Mapping[str, Any]
+
+
+def task_of(given: Mapping[str, Any]) -> str:
+    """Returns the task of the problem type that the user sets; "" if there is none."""
+    names = {kind: name for name, kind in PROBLEM_TYPES.items()}
+    return names.get(str(given.get("head.problem_type")), "")
+
+
+def kind_of(
+    values: Sequence[Any], task: str, given: Mapping[str, Any], where: str, grades: bool = False
+) -> Kind:
+    """Returns the kind of the labels in a column.
+
+    Args:
+      values: the cells; those without a label are left out.
+      task: a key of PROBLEM_TYPES; "": any.
+      given: fields that the user set; `data.label_separator` and `data.decimal` are kept.
+      where: the column, for messages.
+      grades: whether the column has a name of amounts, such as score.
+
+    Raises:
+      UserError: the values cannot be labels of the task.
+    """
+    values = [value for value in values if not is_missing_label(value)]
+    if not values:
+        raise UserError(f"{where} is empty: name another column with data.label.")
+    separator = str(given.get("data.label_separator", ""))
+    fields: dict[str, Any] = {}
+    if lists := _lists(values, separator):
+        if any(is_list_text(value) for value in values):
+            fields["data.label_separator"] = separator = LISTS
+        if names := _places(lists):
+            fields["data.multi_hot"] = names
+            lists = [[n for n, x in zip(names, row, strict=True) if truth(x)] for row in lists]
+        if task != "multi_label" and all(len(row) == 1 for row in lists):
+            values = [row[0] for row in lists]  # as annotation tools write a single label
+        elif task in ("", "multi_label"):
+            return _several(lists, separator, fields, where)
+        else:
+            raise UserError(f"{where} has lists of labels, which are for --task=multi_label.")
+    texts = [str(value).strip() for value in values]
+    marks = [str(given["data.decimal"])] if "data.decimal" in given else _decimal_marks(texts)
+    if task == "multi_label" or (not task and not lists and not marks):
+        separator = separator or ("" if lists else _separator(texts))
+        if separator or task == "multi_label":
+            rows = [_parts(text, separator) for text in texts]
+            return _several(rows, separator, fields, where)
+    numbers = [text for text in texts if not is_missing_label(text, is_number=True)]
+    marks = marks or _decimal_marks(numbers)
+    plain = Counter(plain_number(text, marks[0]) if marks else text for text in numbers)
+    if task == "regression" or (not task and _are_amounts(plain, len(numbers), grades)):
+        if len(marks) > 1:
+            shown = next(text for text in numbers if "," in text)
+            raise UserError(
+                f"{where} has {shown!r}, and the comma may begin decimals or group thousands: say"
+                " which mark begins decimals, --config.data.decimal=, or --config.data.decimal=."
+            )
+        return _amounts(plain, marks, fields, where)
+    counts = Counter(texts)
+    if not repeats(counts, len(values)):
+        raise UserError(
+            f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are no"
+            " labels: name another column with data.label."
+        )
+    if len(counts) == 1:
+        raise UserError(
+            f"{where}: all {len(texts):,} labels are {texts[0]!r}, and a classifier needs two"
+            " classes: name another column with data.label."
+        )
+    return _classes(counts, fields)
+
+
+def repeats(distinct: Collection[str], rows: int) -> bool:
+    """Returns whether a column with these values repeats them, as one of labels does."""
+    return len(distinct) <= max(2, _MAX_DISTINCT * rows)
+
+
+def are_numbered(numbers: Collection[str], rows: int) -> bool:
+    """Returns whether the values of `rows` rows number classes, from 0 or 1 on, and repeat."""
+    if not (repeats(numbers, rows) and all(number.isdecimal() for number in numbers)):
+        return False
+    whole = sorted(map(int, numbers))
+    return whole[0] in (0, 1) and len(whole) >= _MIN_NUMBERED * (whole[-1] - whole[0] + 1)
+
+
+# ------------------------------------------------------------------ several labels
+
+
+def _lists(values: Sequence[Any], separator: str) -> list[list[Any]]:
+    """Returns the cells as lists, of texts too; [] if they are none."""
+    if not any(isinstance(value, list) or is_list_text(value) for value in values):
+        return []
+    if all(isinstance(value, list) or is_list_text(value) for value in values):
+        return [value if isinstance(value, list) else parse_list(value) for value in values]
+    if separator == LISTS or any(isinstance(value, list) for value in values):
+        return [value if isinstance(value, list) else parse_list(str(value)) for value in values]
+    return []
+
+
+def _places(lists: Sequence[Sequence[Any]]) -> tuple[str, ...]:
+    """Returns the numbers of the places of lists of 0 and 1; () if they are something else."""
+    sizes = set(map(len, lists))
+    if len(sizes) > 1 or max(sizes) < 2 or any(truth(x) is None for row in lists for x in row):
+        return ()
+    return tuple(map(str, range(max(sizes))))
+
+
+def _several(
+    rows: Sequence[Sequence[Any]], separator: str, fields: Mapping[str, Any], where: str
+) -> Kind:
+    names = set(fields.get("data.multi_hot", ()))
+    names |= {str(name).strip() for row in rows for name in row}
+    if not any(rows):
+        raise UserError(f"{where} has no label in any row: name another column with data.label.")
+    apart = f" separated by {separator!r}" if separator not in ("", LISTS) else ""
+    if "data.multi_hot" in fields:
+        apart = " as lists of 0 and 1 (--config.data.multi_hot names them)"
+    fields = {"data.label_separator": separator, **fields, **MULTI_LABEL_METRICS}
+    return Kind("multi_label", f"any number of {len(names)} labels{apart}", fields)
+
+
+def _parts(text: str, separator: str) -> list[str]:
+    parts = text.split(separator) if separator else [text]
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _separator(texts: Sequence[str]) -> str:
+    """Returns what separates the labels of a cell: there are fewer parts than whole cells."""
+    for mark in _SEPARATORS:
+        separated = sum(mark in text for text in texts)
+        parts = {part for text in texts for part in _parts(text, mark)}
+        if separated > _MIN_SEPARATED * len(texts) and len(parts) < len(set(texts)):
+            return mark
+    return ""
+
+
+# ------------------------------------------------------------------ numbers and classes
+
+
+def _decimal_marks(texts: Sequence[str]) -> list[str]:
+    """Returns the possible decimal marks of numbers with commas; [] if there are none of these.
+
+    Few cells with a comma are more likely several labels, such as 2,27 of a data set with numbered
+    labels, unless the commas group thousands.
+    """
+    with_comma = [text for text in texts if "," in text]
+    marks = decimal_marks(texts) if with_comma else []
+    if "." not in marks and len(with_comma) < _MIN_DECIMALS * len(texts):
+        return []
+    return marks
+
+
+def _are_amounts(numbers: Counter[str], rows: int, grades: bool) -> bool:
+    if not numbers or not all(map(is_number, numbers)):
+        return False
+    if any(float(number) % 1 for number in numbers):
+        return True
+    return len(numbers) > _MAX_GRADES and (grades or not are_numbered(numbers, rows))
+
+
+def _amounts(
+    numbers: Counter[str], marks: Sequence[str], fields: Mapping[str, Any], where: str
+) -> Kind:
+    if words := [name for name in numbers if not is_number(name)]:
+        raise UserError(f"{where} has {words[0]!r}, which is no number, as regression needs.")
+    low, high = min(map(float, numbers)), max(map(float, numbers))
+    if low == high:
+        raise UserError(
+            f"{where}: all {numbers.total():,} numbers are {low:g}, and nothing can be learned from"
+            " them: name another column with data.label."
+        )
+    fields = {**fields, "metrics": ("pearson", "spearman")}
+    if marks:
+        fields["data.decimal"] = marks[0]
+    return Kind("regression", f"numbers from {low:g} to {high:g}", fields)
+
+
+def _classes(counts: Counter[str], fields: Mapping[str, Any]) -> Kind:
+    total, common = counts.total(), counts.most_common(_SHOWN)
+    shares = ", ".join(f"{name} {count / total:.0%}" for name, count in common)
+    more = ", ..." if len(counts) > _SHOWN else ""
+    most, count = common[0]
+    metrics, why = ("accuracy", "macro_f1"), ""
+    if count > _SKEWED * total:
+        metrics = ("macro_f1", "accuracy")
+        why = f"; macro F1 leads, as {most!r} has more than {_SKEWED:.0%}"
+    what = f"{len(counts)} classes ({shares}{more}{why})"
+    return Kind("classification", what, {**fields, "metrics": metrics})
