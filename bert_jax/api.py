@@ -132,6 +132,11 @@ def train(
     >>> model.history["loss"]
     """
     workdir = os.fspath(workdir)
+    if not (isinstance(losses or {}, Mapping) and all(map(callable, (losses or {}).values()))):
+        raise UserError(
+            f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
+            " docs/python.md."
+        )
     resolved = resolve(config, workdir)
     several = resolved.get("seeds", 1) > 1
     run: Any = train_seeds if several else training.train
@@ -184,7 +189,9 @@ def finetune(
     folder = _folder(model)
     if teacher is not None:
         values["distillation__teacher"] = _folder(teacher)
-    train, evaluate = os.fspath(train), os.fspath(evaluate or "")
+    train, evaluate = _file("train", train), _file("evaluate", evaluate or "")
+    if os.path.isfile(folder) and os.path.isdir(train):
+        raise UserError(f"{train} is a folder and {folder} a file: the order is (model, file).")
     workdir = os.fspath(workdir) or plans.default_workdir(train)
     if not task or task in plans.TASKS:
         given = _dotted(values)
@@ -221,6 +228,12 @@ def multitask(
     >>> models["names"].predict(["Ann lives in Rome."])
     """
     workdir = os.fspath(workdir)
+    for name, config in configs.items():
+        if not isinstance(config, ConfigDict | RunConfig):
+            raise UserError(
+                f"configs[{name!r}] is of type {type(config).__name__}: give a configuration, such"
+                " as get_config('glue:mrpc')."
+            )
     folders = {name: os.path.join(workdir, name) for name in configs}
     resolved = {name: resolve(config, folders[name]) for name, config in configs.items()}
     train_tasks(resolved, workdir, listeners=listeners, temperature=temperature)
@@ -257,16 +270,32 @@ def adapt(
     >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
     """
     folder = _folder(model)
-    text, evaluate = os.fspath(text), os.fspath(evaluate or "")
+    text, evaluate = _file("text", text), _file("evaluate", evaluate or "")
     workdir = os.fspath(workdir) or adaptation.default_workdir(text)
     given = _dotted(values)
-    general = os.fspath(general or "")
+    general = _file("general", general or "")
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given, general)
     return _carry_out(plan, workdir, listener)
 
 
 def _folder(model: Model | str | os.PathLike) -> str:
-    return model.folder if isinstance(model, Model) else os.fspath(model)
+    if isinstance(model, Model):
+        return model.folder
+    if isinstance(model, str | os.PathLike) and os.fspath(model):
+        return os.fspath(model)
+    raise UserError(
+        f"The model is of type {type(model).__name__}: give a bert_jax.Model, the folder of one, or"
+        " a name of the hub."
+    )
+
+
+def _file(name: str, path: Any) -> str:
+    if isinstance(path, str | os.PathLike):
+        return os.fspath(path)
+    raise UserError(
+        f"{name} is of type {type(path).__name__}: give the path of a file; a table in memory can"
+        " be written with its to_csv or to_json."
+    )
 
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:
