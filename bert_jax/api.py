@@ -135,6 +135,11 @@ def train(
     >>> model.history["loss"]
     """
     workdir = os.fspath(workdir)
+    if not (isinstance(losses or {}, Mapping) and all(map(callable, (losses or {}).values()))):
+        raise UserError(
+            f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
+            " docs/python.md."
+        )
     resolved = resolve(config, workdir)
     several = resolved.get("seeds", 1) > 1
     run: Any = train_seeds if several else training.train
@@ -224,6 +229,12 @@ def multitask(
     >>> models["names"].predict(["Ann lives in Rome."])
     """
     workdir = os.fspath(workdir)
+    for name, config in configs.items():
+        if not isinstance(config, ConfigDict | RunConfig):
+            raise UserError(
+                f"configs[{name!r}] is of type {type(config).__name__}: give a configuration, such"
+                " as get_config('glue:mrpc')."
+            )
     folders = {name: os.path.join(workdir, name) for name in configs}
     resolved = {name: resolve(config, folders[name]) for name, config in configs.items()}
     train_tasks(resolved, workdir, listeners=listeners, temperature=temperature)

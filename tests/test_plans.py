@@ -7,11 +7,13 @@ import shutil
 import pytest
 
 import bert_jax
+from bert_jax.__main__ import main as run_command
 from bert_jax.adaptation import plan_adaptation
 from bert_jax.config import store
 from bert_jax.files.errors import UserError
 from bert_jax.files.locks import lock
 from bert_jax.plans import plan_finetuning
+from bert_jax.tools.cli import train as cli_train
 from bert_jax.training.multitask import train_tasks
 from bert_jax.training.seeds import train_seeds
 from bert_jax.training.train import train
@@ -139,3 +141,12 @@ def test_a_folder_in_use_is_refused_unchanged(model, done, tmp_path):
             with pytest.raises(UserError, match=f"{done} is in use by process .* on .*since"):
                 contextvars.Context().run(call)  # as another thread
         assert contents(tmp_path) == before
+
+
+def test_a_run_is_continued_with_the_configuration_that_it_has(done, monkeypatch):
+    found = []
+    monkeypatch.setattr(cli_train, "train_and_report", lambda config, *_: found.append(config))
+    run_command(["train", f"--workdir={done}", "--config.eval.patience=2"])
+    assert found == [store.load(done).replace({"eval.patience": 2})]
+    with pytest.raises(UserError, match="--config is missing"):
+        run_command(["train", f"--workdir={done}/other"])

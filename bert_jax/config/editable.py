@@ -5,6 +5,9 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from bert_jax.config.group import flatten
+from bert_jax.config.renames import suggestion
+
 # Attribute with the names of the fields that were set.
 _WRITTEN = "_written"
 
@@ -24,6 +27,9 @@ class Editable(ConfigDict):
         getattr(self, _WRITTEN).clear()
 
     def __setitem__(self, key: str, value: Any) -> None:
+        if self.is_locked and key not in self:
+            fields = [name for name, _ in flatten(self)]
+            raise KeyError(f"There is no field {key!r} here: {suggestion(key, self, fields)}")
         if isinstance(value, ConfigDict | dict) and not isinstance(value, Editable):
             value = Editable(value)
         super().__setitem__(key, value)

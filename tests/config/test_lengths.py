@@ -87,3 +87,8 @@ def test_python_remembers_what_is_set_to_the_value_that_it_has(file):
     config.optimizer.learning_rate = config.optimizer.learning_rate
     config.head.pool = "cls"
     assert written(config) == {"optimizer.learning_rate", "head.pool"}
+
+
+def test_a_field_that_does_not_exist_is_one_line(file):
+    with pytest.raises(AttributeError, match="There is no field 'trian' here: did you mean 'tra"):
+        bert_jax.get_config(file).data.trian = "a.csv"

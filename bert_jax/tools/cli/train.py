@@ -4,7 +4,8 @@
     bert_jax train --config=configs/base.py --workdir=DIR --config.data.source=text:PATH
     bert_jax train --config=configs/glue.py:mrpc --config.init_from=BERT --workdir=DIR
 
-The same command continues a run that was stopped, with exactly the same results. The exit code is
+The same command continues a run that was stopped, with exactly the same results, and so does
+bert_jax train --workdir=DIR, with the configuration that the run began with. The exit code is
 130 after Ctrl-C and 143 after SIGTERM, which save the run.
 """
 
@@ -13,6 +14,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from bert_jax.config import store
 from bert_jax.tools.cli.command_line import RUN, TRACKERS, read_config, start_run
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ FLAGS = (*RUN, TRACKERS)
 
 
 def run(flags: argparse.Namespace) -> None:
-    config = read_config(flags, run_is_enough=False)
+    config = read_config(flags, run_is_enough=store.is_run(flags.workdir))
     start_run(flags)
     train_and_report(config, flags.workdir, flags.trackers)
 
