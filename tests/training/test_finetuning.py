@@ -273,6 +273,7 @@ def test_first_layers_are_frozen_and_last_layers_reinitialized(new_run, make_wor
         heads={"classifier__kernel": (16, 2), "classifier__bias": (2,)},
         model__vocab_size=len(VOCABULARY),
     )
+    (source / "labels.json").write_text('["bad", "good"]')
     changes = {
         "init_from": str(source),
         "reinit_layers": 1,
