@@ -50,7 +50,7 @@ def test_hidden_labels():
     columns = Columns("sentence1", label="label")
     examples = list(read_table("tfds:tiny_tasks[test]", columns, Counter(), labelled=False))
     assert len(examples) == 70 and all(e.labels is None for e in examples)
-    with pytest.raises(ValueError, match=r"tfds:tiny_tasks\[test\], record 0: no label"):
+    with pytest.raises(ValueError, match=r"tfds:tiny_tasks\[test\]: 70 of 70 rows have no label"):
         next(read_table("tfds:tiny_tasks[test]", columns, Counter()))
 
 

@@ -6,10 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from pyarrow import parquet
 
 from bert_jax.__main__ import main as run_command
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.attention import AttentionReader
+from bert_jax.inference.model import load
 from bert_jax.inference.scoring import Scorer
 from bert_jax.scores.attention import STATISTICS
 from bert_jax.tools.cli.score import write_scores
@@ -26,6 +28,8 @@ INVALID = {
         "--output=x.npz --word=first": "--word is for --level=word, but --level is sentence.",
         "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
         "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
+        "--output=x.xlsx": "--output=x.xlsx: the ending says the form, .npz, .safetensors, .jsonl",
+        "lost.xlsx": "lost.xlsx is a spreadsheet, not text: save it as CSV, in UTF-8.",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
         "--output=x.npz --batch_tokens=-1": "--batch_tokens=-1 must be at least 0.",
     },
@@ -38,6 +42,15 @@ INVALID = {
     },
     "score": {
         "--model=WORKDIR is --output=lost/x": "--output=lost/x: there is no fol",
+        "--model=WORKDIR is --output=x.csv": "--output=x.csv: the ending says the form, .jsonl or",
+    },
+    "predict": {
+        "--model=WORKDIR is --output=x.xlsx": "--output=x.xlsx: the ending says the form, .jsonl",
+        "--model=WORKDIR lost.ods": "lost.ods is a spreadsheet, not text: save it as CSV",
+    },
+    "fill_mask": {
+        "--model=WORKDIR [MASK] --output=x.txt": "--output=x.txt: the ending says the form, .jsonl",
+        "--model=WORKDIR [mask]": "There is no [MASK] in '[mask]': write [MASK], in capitals.",
     },
 }
 
@@ -65,6 +78,26 @@ def test_vectors_on_the_command_line(workdir, tmp_path, capsys):
     run_command(["encode", *files, *flags])
     assert "hidden_states    float32[1, 2, 5, 16]" in capsys.readouterr().out
     assert np.load(output)["hidden_states"].shape == (1, 2, 5, 16)
+
+
+def test_tables_give_their_column_of_texts_and_results_are_parquet(workdir, tmp_path, capsys):
+    texts = ["the list is returned .", "naive list", "is the list naive ?"]
+    (source := tmp_path / "in.csv").write_text(
+        "id,review,stars\n" + "".join(f"{n},{text},{n}\n" for n, text in enumerate(texts))
+    )
+    expected = load(workdir, dtype="float32")
+    for command in ("encode", "score"):
+        output = tmp_path / f"{command}.parquet"
+        files = [f"--model={workdir}", f"{source}", f"--output={output}"]
+        run_command([command, *files, *["--config.dtype=float32"]])
+        assert f"texts      column 'review' of {source}\n" in capsys.readouterr().err
+    vectors = parquet.read_table(tmp_path / "encode.parquet")["embeddings"]
+    assert str(vectors.type.value_type) == "float"
+    np.testing.assert_allclose(vectors.to_pylist(), expected.encode(texts), atol=1e-6)
+    scores = parquet.read_table(tmp_path / "score.parquet").to_pylist()
+    assert [s["tokens"] for s in scores] == [s["tokens"] for s in expected.score(texts)]
+    run_command(["score", f"--model={workdir}", f"{source}", "--column=stars"])
+    assert [line[-1] for line in capsys.readouterr().out.splitlines()[1:4]] == ["0", "1", "2"]
 
 
 def test_what_printed_vectors_leave_out_is_said(workdir, capsys):

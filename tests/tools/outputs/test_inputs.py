@@ -6,8 +6,12 @@ import json
 import types
 
 import pytest
+from pyarrow import parquet
 
+import bert_jax
 from bert_jax.__main__ import main as run_command
+from bert_jax.data.labelled.texts import Text
+from bert_jax.inference.examples import make_examples
 from bert_jax.inference.model import load
 from bert_jax.tools.outputs import inputs
 from bert_jax.tools.outputs.inputs import find_inputs, read_word
@@ -71,6 +75,11 @@ def test_texts_are_predicted_as_in_a_file(classifier, tmp_path, capsys, standard
     assert header == ["no", "text_a", "text", "predicted_label", "probability"]
     assert [row[:3] for row in rows[1:3]] == [["8", "the", ""], ["", "", "the list"]]
     assert [row[3] for row in rows] == [one["label"] for one in expected]
+    predict(capsys, classifier, f"{tmp_path / 'in.csv'}", f"--output={tmp_path / 'out.parquet'}")
+    table = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert [(row["no"], row["predicted_label"]) for row in table] == [
+        (no, one["label"]) for no, one in zip("78", expected, strict=False)
+    ]
     printed = predict(capsys, classifier, *texts, f"{tmp_path / 'in.csv'}", "--output=-")
     found = [json.loads(line) for line in printed.splitlines()]
     assert [one["id"] for one in found] == ["0", "1", "2", "3"]
@@ -145,3 +154,58 @@ ENTITY = {"type": "PER", "text": "Ann", "probability": 0.5, "start": 0, "end": 3
 )
 def test_predictions_as_lines(prediction, lines):
     assert list(readable(PAIR, prediction)) == lines
+
+
+@pytest.mark.parametrize(
+    "name, content, column, texts",
+    [
+        ("a.csv", "id,text\n1,one two\n2,\n", "", ["one two", ""]),
+        ("a.csv", "review\nso it is\n", "", ["so it is"]),
+        ("a.csv", "7;so, it is\n8;so, it was\n", "", ["so, it is", "so, it was"]),
+        ("a.csv", "id,title,body\n1,a b,c d\n", "title", ["a b"]),
+        ("a.csv", "1,c d\n", "1", ["c d"]),
+        ("a.jsonl", '{"id": 1, "text": "x"}\n{"id": 2, "text": null}\n', "", ["x", ""]),
+        ("a.json", '[{"id": 1, "review": "x"}]', "", ["x"]),
+        ("a.txt", "one\rtwo\r", "", ["one", "two"]),
+        ("a.csv", "text_a,text_b\na,b\n", "", ["a | b"]),
+    ],
+)
+def test_the_column_of_texts(tmp_path, name, content, column, texts):
+    (path := tmp_path / name).write_bytes(content.encode())
+    assert [str(text) for text in find_inputs([str(path)], column).texts()] == texts
+
+
+@pytest.mark.parametrize(
+    "content, column, message",
+    [
+        ("id,n\n1,2\n", "", "has no column of texts: 'id' has one value"),
+        ("a text\nanother one\n", "", "is 'a text' a text or the name of the column? choose one"),
+        ("id,text\n1,x\n", "review", "no column 'review' (its texts); it has 'id', 'text'"),
+        ("sentence1,sentence2\na b,c d\n", "", "two columns of texts, 'sentence1', 'sentence2'"),
+    ],
+)
+def test_a_column_that_cannot_be_told_is_asked_for(tmp_path, content, column, message):
+    (path := tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError) as error:
+        list(find_inputs([str(path)], column).texts())
+    assert message in str(error.value)
+
+
+class DataFrame:
+    """Iterates over its names, as that of pandas does."""
+
+    columns = ("text", "label")
+
+    def __iter__(self):
+        return iter(self.columns)
+
+
+def test_a_data_frame_is_no_list_of_texts():
+    with pytest.raises(
+        ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"
+    ):
+        list(make_examples(Text, DataFrame()))
+    with pytest.raises(ValueError, match="train is a DataFrame, and must be the path of a file"):
+        bert_jax.finetune("model", DataFrame())
+    with pytest.raises(ValueError, match="model=None is no model"):
+        bert_jax.finetune(None, "a.csv")
