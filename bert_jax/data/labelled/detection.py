@@ -142,6 +142,8 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
     if task in ("", "tagging") and "head.problem_type" not in given:
         if (words := detect_words(path, columns, given)) is not None:
             return Detection("tagging", *words)
+    if str(next(iter(rows[0].values()))).startswith("__label__"):
+        raise UserError(f"{path} has fastText's form: write a table with a text and its labels.")
     if len(columns) < 2:
         raise UserError(
             f"{path} has one column, {listed(columns)[:60]}: labelled examples have a text and a"

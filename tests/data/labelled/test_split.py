@@ -9,7 +9,7 @@ import pytest
 from bert_jax.data.labelled.conll import read_tagged
 from bert_jax.data.labelled.examples import Question, TaggedExample, TextExample
 from bert_jax.data.labelled.questions import read_questions
-from bert_jax.data.labelled.split import held_out, write_split
+from bert_jax.data.labelled.split import find_strata, held_out, small_strata, write_split
 from bert_jax.data.labelled.tables import Columns, read_table
 from bert_jax.files.errors import UserError
 
@@ -122,3 +122,36 @@ def test_sentences_and_questions_are_read_back_as_they_were(tmp_path):
     train, _ = split(tmp_path, "a.json", asked)
     back = [(q.id, q.question, q.context, q.answers) for q in read_questions(train, Counter())]
     assert back == [(q.id, q.question, q.context, q.answers) for q in asked[1:3]]
+
+
+def test_small_classes_have_a_share_together():
+    examples = texts([str(number % 77) for number in range(308)])
+    chosen = held_out(examples, 0.1, 0)
+    assert sum(chosen) == 31
+    left = {e.labels for e, held in zip(examples, chosen, strict=True) if not held}
+    assert len(left) == 77
+    assert len(small_strata(find_strata(examples, False), 0.1)) == 77
+    with pytest.raises(UserError, match="None of the 12 examples can be held out, since each"):
+        held_out(texts(map(str, range(12))), 0.1, 0)
+
+
+def test_rows_of_words_and_rows_that_were_left_out(tmp_path):
+    (source := tmp_path / "words.csv").write_text(
+        "Sentence #,Word,Tag\n" + "".join(f"{n // 2},w{n},{'OB'[n % 2]}\n" for n in range(8))
+    )
+    columns = {"words": "Word", "tags": "Tag", "sentence": "Sentence #"}
+    tagged = list(read_tagged(str(source), Counter(), **columns))
+    assert [(e.id, e.words, e.tags) for e in tagged[:2]] == [
+        ("0", ("w0", "w1"), ("O", "B-_")), ("1", ("w2", "w3"), ("O", "B-_")),
+    ]  # fmt: skip
+    chosen, folder = [True, False, False, False], str(tmp_path / "parts")
+    train, _ = write_split(str(source), tagged, chosen, True, folder, "Word", "Tag")
+    back = read_tagged(train, Counter(), **columns)
+    assert [e.words for e in back] == [e.words for e in tagged[1:]]
+
+    (source := tmp_path / "texts.csv").write_text("text,label\na,x\nb,\nc,y\n,x\nd,y\n")
+    how = {"columns": Columns("text", label="label"), "on_missing": "skip"}
+    examples = list(read_table(str(source), counts=Counter(), **how))
+    train, evaluate = write_split(str(source), examples, [False, True, False], True, folder)
+    read = [[e.text_a for e in read_table(p, counts=Counter(), **how)] for p in (train, evaluate)]
+    assert read == [["a", "d"], ["c"]]

@@ -201,9 +201,7 @@ class DataFrame:
 
 
 def test_a_data_frame_is_no_list_of_texts():
-    with pytest.raises(
-        ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"
-    ):
+    with pytest.raises(ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"):
         list(make_examples(Text, DataFrame()))
     with pytest.raises(ValueError, match="train is a DataFrame, and must be the path of a file"):
         bert_jax.finetune("model", DataFrame())

@@ -177,7 +177,8 @@ def find_label(path: str, columns: Table, texts: Sequence[Any], task: str = "") 
         several = [str(name) for name in others if name in binary or _is_zero(others[name])]
         if len(several) > 1:
             return ",".join(several)
-    for is_better in (_has_classes, _has_few_classes) if task != "regression" else (_is_amount,):
+    better_kinds = () if named else (_has_classes, _has_few_classes)
+    for is_better in (_is_amount,) if task == "regression" else better_kinds:
         better = [name for name in candidates if is_better(possible[name])]
         candidates = better or candidates
     if len(candidates) > 1:
@@ -293,6 +294,8 @@ def _contents(columns: Table) -> str:
     shown = []
     for name, values in columns.items():
         distinct = _distinct(values)
+        inner = {dict: "objects", list: "lists"}.get(type(values[0]))
         what = next(what for what, holds in kinds if holds(distinct, len(values)))
+        what = f"has {inner}" if inner else what
         shown.append(f"{str(name)!r} {what.format(f'{len(distinct):,}')}")
     return ", ".join(shown)
