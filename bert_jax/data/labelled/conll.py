@@ -94,8 +94,8 @@ def read_tagged(
 
     has_numbers = strip_numbers and _Numbers(row[2] for row in sentences(Counter(), None)).found
     reader, numbers = TagReader(counts, plain) if labelled else None, _Numbers()
-    for number, sentence in numbered(sentences(counts, reader), f"{source} has no sentences."):
-        where, id, texts, found, document, whole = sentence
+    for number, fields_of in numbered(sentences(counts, reader), f"{source} has no sentences."):
+        where, id, texts, found, document, whole = fields_of
         counts["blank_words"] += sum(not word.strip() for word in texts)
         numbers.add(texts)
         if has_numbers and whole is None:
