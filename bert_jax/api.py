@@ -25,7 +25,6 @@ from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
-from bert_jax.data.labelled.reading import ending_of
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
@@ -43,8 +42,6 @@ Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 _FILE_VALUES = "_file_values"
 # And the names of those that the file sets.
 _FILE_WRITTEN = "_file_written"
-# Endings of files of examples or text, which are no models.
-_FILES = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".parquet", ".conll")
 
 
 def get_config(name: str, **values: Any) -> ConfigDict:
@@ -280,14 +277,16 @@ def adapt(
 
 
 def _folder(model: Model | str | os.PathLike) -> str:
+    """Returns the folder of a model, or its name on the hub."""
     if isinstance(model, Model):
         return model.folder
     if not isinstance(model, str | os.PathLike):
         raise UserError(
-            f"model={model!r:.60} is no model: give a model, or the path of its folder."
+            f"model is of type {type(model).__name__}: give a bert_jax.Model, the folder of one, or"
+            " a name of the hub."
         )
     path = os.fspath(model)
-    if ending_of(path) in _FILES and os.path.isfile(path):
+    if os.path.isfile(path):
         raise UserError(f"{path} is a file, no model: the order is (model, file).")
     return path
 
@@ -296,16 +295,14 @@ def _file(path: str | os.PathLike | None, name: str) -> str:
     """Returns the path of a file that is an argument; "" if there is none."""
     if path is None and name not in ("train", "text"):
         return ""
+    if isinstance(path, str | os.PathLike):
+        return os.fspath(path)
     if isinstance(path, Model):
         raise UserError(f"{name} is a model: the order is (model, file).")
-    if not isinstance(path, str | os.PathLike):
-        what = "None" if path is None else f"a {type(path).__name__}"
-        fix = ", which for example table.to_csv('train.csv', index=False) writes"
-        raise UserError(
-            f"{name} is {what}, and must be the path of a file"
-            f"{fix if hasattr(path, 'to_csv') else ''}."
-        )
-    return os.fspath(path)
+    raise UserError(
+        f"{name} is of type {type(path).__name__}: give the path of a file; a table in memory is"
+        " written by its to_csv or to_json."
+    )
 
 
 def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:

@@ -444,7 +444,7 @@ def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_p
         (lambda m: bert_jax.get_config("tiny", optimizer__rate=1), "rate"),
         (lambda m: bert_jax.finetune(m, "a", "b", "tiny", "c"), "trains on a corpus"),
         (lambda m: bert_jax.finetune(__file__, m.folder), "the order is \\(model, file\\)"),
-        (lambda m: bert_jax.finetune(None, "a.csv"), "The model is of type NoneType: give a"),
+        (lambda m: bert_jax.finetune(None, "a.csv"), "model is of type NoneType: give a"),
         (lambda m: bert_jax.finetune(m, {"text": []}), "train is of type dict: give the path of"),
         (lambda m: bert_jax.adapt(m, ["a"]), "text is of type list: give the path of a file"),
         (lambda m: bert_jax.multitask({"a": "glue"}, "d"), "configs\\['a'\\] is of type str: give"),

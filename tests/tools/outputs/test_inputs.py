@@ -205,5 +205,5 @@ def test_a_data_frame_is_no_list_of_texts():
         list(make_examples(Text, DataFrame()))
     with pytest.raises(ValueError, match="train is a DataFrame, and must be the path of a file"):
         bert_jax.finetune("model", DataFrame())
-    with pytest.raises(ValueError, match="model=None is no model"):
+    with pytest.raises(ValueError, match="model is of type NoneType"):
         bert_jax.finetune(None, "a.csv")
