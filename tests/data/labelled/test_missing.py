@@ -40,7 +40,7 @@ def test_rows_without_text_or_label_are_reported_at_once_or_left_out(tmp_path, f
         list(read_table(str(path), columns, Counter()))
     counts = Counter()
     read = list(read_table(str(path), columns, counts, on_missing="skip"))
-    assert [(e.text_a, float(e.labels[0])) for e in read] == [("one", 1), ("five", 1)]
+    assert [(e.text_a, *map(float, e.labels or ())) for e in read] == [("one", 1), ("five", 1)]
     assert counts["rows_without_label"] == 2 and counts["rows_without_text"] == 1
     assert len(list(read_table(str(path), columns, Counter(), labelled=False))) == 5
 
@@ -97,8 +97,8 @@ def test_the_separator_gives_all_rows_one_width(tmp_path, line, separator, heade
     path = tmp_path / "a.csv"
     path.write_text("\n".join([header.format(separator)] * bool(header) + lines) + "\n")
     columns = Columns("text", label="label") if header else Columns(0, label=1)
-    labels = [e.labels[0] for e in read_table(str(path), columns, Counter())]
-    assert labels == [line.rpartition(separator)[2]] * 3
+    labels = [e.labels for e in read_table(str(path), columns, Counter())]
+    assert labels == [(line.rpartition(separator)[2],)] * 3
 
 
 def test_likely_mistakes_in_names_of_labels():

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import types
+from typing import Any
 
 import pytest
 from pyarrow import parquet
@@ -203,7 +204,8 @@ class DataFrame:
 def test_a_data_frame_is_no_list_of_texts():
     with pytest.raises(ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"):
         list(make_examples(Text, DataFrame()))
+    finetune: Any = bert_jax.finetune
     with pytest.raises(ValueError, match="train is a DataFrame, and must be the path of a file"):
-        bert_jax.finetune("model", DataFrame())
+        finetune("model", DataFrame())
     with pytest.raises(ValueError, match="model is of type NoneType"):
-        bert_jax.finetune(None, "a.csv")
+        finetune(None, "a.csv")
