@@ -205,7 +205,7 @@ def test_a_data_frame_is_no_list_of_texts():
     with pytest.raises(ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"):
         list(make_examples(Text, DataFrame()))
     finetune: Any = bert_jax.finetune
-    with pytest.raises(ValueError, match="train is a DataFrame, and must be the path of a file"):
+    with pytest.raises(ValueError, match="train is of type DataFrame: give the path"):
         finetune("model", DataFrame())
     with pytest.raises(ValueError, match="model is of type NoneType"):
         finetune(None, "a.csv")
