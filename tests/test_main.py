@@ -102,7 +102,8 @@ EARLY_ERRORS = {
         "--parallelism=2 after -- is for the engine of --runner"
     ),
     "prepare --config=configs/tiny.py --data_dir=DIR --merge": "DIR has no unfinished work of tas",
-    "tokenize": "--vocab is missing: a vocab.txt, or a SentencePiece .model.",
+    "tokenize": "Give --vocab, a vocab.txt, a SentencePiece .model or GPT's folder; or --model",
+    "tokenize --model=x --cased": "--cased has no effect with --model, which knows its case",
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
     "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
     "convert inspect a b": "'b' is not a flag: flags begin with two dashes.",

@@ -70,7 +70,7 @@ def _snapshot(name: str, is_name: bool) -> str:
         why = f"{repository} has no revision {revision}: name a branch, a tag or a commit"
     except errors.LocalEntryNotFoundError:
         where = "HF_HUB_OFFLINE is set" if _is_offline() else f"{_endpoint()} cannot be reached"
-        why = f"{repository} is not in the cache, and {where}: download it first"
+        why = f"{repository} is not in the cache, and {where}: run `hf download {repository}` first"
     except (OSError, ValueError) as error:
         line = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         why = f"{repository} cannot be downloaded from {_endpoint()} ({line})"

@@ -116,7 +116,15 @@ class _Named:
     function: LossFunction
 
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
-        found = self.function(outputs, batch)
+        try:
+            found = self.function(outputs, batch)
+        except AttributeError as error:
+            if error.obj is not outputs:
+                raise
+            raise UserError(
+                f"losses: {self.name!r} reads outputs.{error.name}, and the outputs of this task"
+                f" have {', '.join(vars(outputs))}."
+            ) from error
         if not isinstance(found, Sum):
             kind = "an array" if isinstance(found, jax.Array) else type(found).__name__
             raise UserError(

@@ -251,7 +251,7 @@ class CorpusData(TaskData):
             raise UserError(
                 f"The weights in {workdir} were imported without {name}: they give features"
                 " (bert_jax encode), but no predictions and no scores of texts before"
-                f" they are trained, with --config.init_from={workdir}."
+                f" they are trained: bert_jax finetune FILE --model={workdir}."
             )
 
 

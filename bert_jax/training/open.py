@@ -72,7 +72,8 @@ def open_run(
       UserError: for a mesh, a batch size, an optimizer, a task, a model, data or a teacher that
         cannot be used.
     """
-    check_names(config.optimizer)  # invalid settings are reported before long work
+    if to_train:  # otherwise a user's own schedule may be absent
+        check_names(config.optimizer)  # invalid settings are reported before long work
     data = make_task_data(config)
     mesh = mesh or make_checked_mesh(config)
     if isinstance(config, PretrainingConfig):

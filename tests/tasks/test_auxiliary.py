@@ -247,6 +247,7 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means_and_changes_nothing_else():
         ("loss", z_loss, "'loss' cannot be the name of a loss: take letters"),
         ("z-loss", z_loss, "'z-loss' cannot be the name of a loss: take letters"),
         ("masked_lm_loss", z_loss, "masked_lm_loss is a loss or a metric of the task itself"),
+        ("z", lambda o, _: o.logits, "'z' reads outputs.logits, .* have masked_lm_logits, "),
         ("z", lambda *_: 1.0, "'z' returned float, and must return Sum\\(numerator, denominator"),
         ("z", lambda *_: Sum(jnp.ones(8), jnp.ones(())), r"'z' returned .* shapes \(8,\) and \(\)"),
     ],

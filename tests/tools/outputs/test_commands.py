@@ -221,3 +221,11 @@ def test_a_model_that_reads_both_sides_is_refused(make_run):
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         run_command(["generate", f"--model={workdir}", "the list"])
+
+
+def test_texts_are_tokenized_as_a_model_does(workdir, capfd):
+    run_command(["tokenize", f"--model={workdir}", "is list", "[MASK] is"])
+    tokenizer = load(workdir).tokenizer
+    expected = [tokenizer.encode(text) for text in ("is list", "[MASK] is")]
+    printed = capfd.readouterr().out.splitlines()
+    assert [[int(word) for word in line.split()] for line in printed] == expected
