@@ -19,14 +19,14 @@ def set_up() -> None:
     logger = logging.getLogger("bert_jax")
     logger.addHandler(handler)
     logger.propagate = False  # other libraries may add handlers of their own
-    logging.getLogger("absl").addFilter(_is_not_of_orbax)
+    logging.getLogger("absl").addFilter(_is_error)
     # It prints the traceback of each failure that it repeats.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 
-def _is_not_of_orbax(record: logging.LogRecord) -> bool:
+def _is_error(record: logging.LogRecord) -> bool:
     """Hides the warnings of orbax, which repeat its arguments."""
-    return record.levelno >= logging.ERROR or "orbax" not in record.pathname
+    return record.levelno >= logging.ERROR
 
 
 class _Formatter(logging.Formatter):
