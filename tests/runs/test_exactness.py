@@ -181,18 +181,20 @@ def test_a_signal_between_two_phases_stops_the_run_after_a_step_that_is_saved(
 
 
 def test_other_settings_and_other_data_are_refused_with_their_differences(make_run, tmp_path):
-    run = make_run()
-    config, workdir = run.config, str(run.workdir)
+    run, corpus = make_run(), tmp_path / "corpus.txt"
+    text, workdir = run.corpus.read_text(), str(run.workdir)
+    corpus.write_text(text)
+    source = {"data.source": f"text:{corpus}", "data.dir": str(tmp_path / "data")}
+    config = run.config.replace(source)
     train_until(3, config, workdir)
     expected = r"other settings: optimizer.learning_rate: 0.001 -> 0.5; seed: 0 -> 1\. Choose"
     with pytest.raises(ValueError, match=expected):
         train(config.replace({"seed": 1, "optimizer.learning_rate": 0.5}), workdir)
 
-    text, other = run.corpus.read_text(), tmp_path / "corpus.txt"
-    other.write_text(text + text[: len(text) // 2])
-    changes = {"data.source": f"text:{other}", "data.dir": str(tmp_path / "data")}
+    corpus.write_text(text + text[: len(text) // 2])
     with pytest.raises(ValueError, match=r"data: [0-9a-f]{12} -> [0-9a-f]{12}"):
-        train(config.replace(changes), workdir)
+        train(config.replace({"data.dir": str(tmp_path / "more")}), workdir)
+    corpus.write_text(text)
 
     changes = {"seed": 1, "checkpoint.allow_changes": True}
     train_until(4, config.replace(changes), workdir)

@@ -128,7 +128,7 @@ def test_a_full_disk_is_reported_before_the_work(write, monkeypatch):
 
 
 def test_safetensors_need_their_package(monkeypatch):
-    assert files.check_ending("out.npz") == ".npz"
+    assert files.check_ending("out.npz", files.ARRAYS) == ".npz"
     monkeypatch.setattr(files.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="needs the package safetensors: pip install"):
-        files.check_ending("out.safetensors")
+        files.check_ending("out.safetensors", files.ARRAYS)
