@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from bert_jax.tools.report.report import report, write_report
+from docs import pictures
 from tests.tools.pages.made_runs import (
     HOSTILE,
     STATISTICS,
@@ -218,3 +219,11 @@ def test_where_the_time_went(root):
     assert (shown["training"], shown["other"], shown["lost"]) == ("60.0%", "20.0%", "0.0%")
     assert (shown["wall time"], shown["starts"]) == ("1:40", "1")
     assert "goodput" not in [dt.text for dt in root("fine").find("dt")]
+
+
+def test_labels_in_the_picture_of_a_report_are_those_of_today(root):
+    labels = pictures.labels_of(str(pathlib.Path(pictures.__file__).with_name("report.png")))
+    of_this_run = {"quickstart", "MLM accuracy", "always '.'", "Masked tokens: bits per character"}
+    page = root("pre").text
+    assert len(labels) > 15
+    assert not [label for label in labels if label not in page and label not in of_this_run]
