@@ -13,7 +13,7 @@ from bert_jax.config import defaults, store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields
-from bert_jax.config.phases import LENGTHS, MIN_LENGTH, with_length
+from bert_jax.config.phases import MIN_LENGTH, with_length, without_given
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
@@ -93,8 +93,7 @@ def _plan(
     if general:
         recipe |= _general_recipe(general, form, source)
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
-    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
-    recipe = {name: recipe[name] for name in recipe if name not in kept}
+    recipe = without_given(recipe, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
     explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)

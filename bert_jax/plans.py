@@ -13,7 +13,7 @@ from bert_jax.config import experiments, recipe
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.overrides import set_fields
-from bert_jax.config.phases import LENGTHS
+from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
@@ -163,8 +163,7 @@ def _plan(
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
     settings = _settings(resolved, examples, usual_length, "max_length" in given)
-    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
-    settings = {name: settings[name] for name in settings if name not in kept}
+    settings = without_given(settings, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
     resolved = init_from.resolve(config.to_dict(), explicit | set(settings), workdir)

@@ -43,6 +43,17 @@ def with_length(
     return {**fields, **{name: type(fields[name])(0) for name in others}}
 
 
+def without_given(chosen: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Returns the chosen fields that the user did not set; a length replaces chosen epochs.
+
+    Args:
+      chosen: values, or values with reasons, by dotted name.
+      given: names of the fields that the user set.
+    """
+    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
+    return {name: value for name, value in chosen.items() if name not in kept}
+
+
 @dataclasses.dataclass(frozen=True)
 class Phase:
     """A part of the training with one sequence length: steps first_step to last_step - 1.

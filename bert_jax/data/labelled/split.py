@@ -64,7 +64,7 @@ def held_out(
     for names in labels:
         left.update(names)
     for of_stratum in strata.values():
-        wanted = round(share * sum(map(len, of_stratum)) + 1e-9)
+        wanted = _num_held_out(share, sum(map(len, of_stratum)))
         for members in of_stratum[:-1]:  # one is left to train on
             if wanted <= 0:
                 break
@@ -89,7 +89,12 @@ def held_out(
 
 def small_strata(stratum_of: Sequence[Any], share: float) -> set[Any]:
     """Returns the strata, of all examples, that are too small for a share of their own."""
-    return {s for s, count in Counter(stratum_of).items() if round(share * count + 1e-9) == 0}
+    return {s for s, count in Counter(stratum_of).items() if _num_held_out(share, count) == 0}
+
+
+def _num_held_out(share: float, count: int) -> int:
+    """Returns the number of `count` examples that are held out; a half is rounded up."""
+    return round(share * count + 1e-9)
 
 
 def write_split(

@@ -73,10 +73,11 @@ class Gpu:
         )
 
     @contextlib.contextmanager
-    def is_here(self) -> Iterator[None]:
-        """Lets jax lower attention by cuDNN, for which it asks the machine about GPU and cuDNN.
+    def lowering(self) -> Iterator[None]:
+        """Lets jax lower cuDNN attention for this GPU on a machine that has neither.
 
-        XLA compiles the calls without either. jax has no public way to answer.
+        jax asks the machine for its GPU and its version of cuDNN, and has no public option for
+        other ones. XLA compiles the calls without them.
         """
         from jax._src.cudnn import fused_attention_stablehlo as fused
 

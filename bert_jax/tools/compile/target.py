@@ -53,9 +53,9 @@ class Target:
         return len(self.devices) if None in places else len(places)
 
     def lowering(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context for plans and programs, in which jax believes in `devices`."""
+        """Returns a context in which programs are planned and lowered for `devices`."""
         gpu = GPUS.get(self.topology.chip) if self.topology else None
-        return gpu.is_here() if gpu else contextlib.nullcontext()
+        return gpu.lowering() if gpu else contextlib.nullcontext()
 
 
 def find(name: str) -> Target:
