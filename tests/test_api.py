@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import pickle
 import random
 import shutil
 import subprocess
@@ -221,6 +222,21 @@ def test_the_module_is_pure_and_takes_the_batch(model):
     rows = jax.tree.map(lambda x: x[:, None], batch)
     mapped = jax.vmap(lambda row: apply(model.params, row))(rows)[:, 0]
     np.testing.assert_allclose(mapped, hidden, atol=1e-5)
+
+
+def test_a_model_is_pickled_as_its_folder(classifier):
+    model = bert_jax.load(classifier.folder, dtype="float32", data__long_texts="windows")
+    data = pickle.dumps(model)
+    again = pickle.loads(data)
+    assert len(data) < 1000 and again.config.data.long_texts == "windows"
+    np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
+    assert again.predict(TEXTS) == model.predict(TEXTS)
+
+
+def test_a_pair_for_a_model_of_single_texts_is_mentioned(classifier, caplog):
+    classifier.predict([("moon", "river"), "good"])
+    (record,) = caplog.records
+    assert record.getMessage() == "1 pairs for a model trained on single texts"
 
 
 def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp_path):
@@ -454,6 +470,11 @@ def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_p
         ),
         (lambda m: m.encode("a text"), "Give a list of inputs"),
         (lambda m: m.encode([3]), "inputs\\[0\\] is 3: give a text, a pair"),
+        (lambda m: m.encode(["a"], pooling="average"), "^pooling=average must be one of cls, mean"),
+        (
+            lambda m: bert_jax.finetune(m, __file__, text_column="review"),
+            "no configuration field 'text_column': did you mean 'data.text_a'",
+        ),
         (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -2 to 1"),
         (lambda m: m.encode(["moon " * 40]), "inputs\\[0\\] has 42 tokens"),
         (lambda m: m.export("paper", pathlib.Path(m.folder, "exported")), "Unknown form 'paper'"),

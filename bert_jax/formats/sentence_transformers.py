@@ -79,14 +79,14 @@ class SentenceVectors:
         if self.default_prompt and not chosen and self.default_prompt not in self.prompts:
             raise UserError(
                 f"{_PROMPTS} has default_prompt_name={self.default_prompt!r}, which is none of its"
-                f" prompts ({', '.join(self.prompts)}): name one with --prompt."
+                f" prompts ({', '.join(self.prompts)}): name one by prompt=."
             )
         text = self.prompts.get(chosen or self.default_prompt, chosen)
         if text == chosen and chosen.isidentifier():
             raise UserError(
-                f"--prompt={chosen} is none of the model's prompts"
+                f"prompt={chosen} is none of the model's prompts"
                 f" ({', '.join(self.prompts) or 'it has none'}): name one, or give the text itself,"
-                f' such as --prompt="{chosen}: ".'
+                f' such as prompt="{chosen}: ".'
             )
         if text and not self.pools_prompt:
             raise UserError(

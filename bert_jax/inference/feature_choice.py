@@ -72,24 +72,24 @@ class Choice:
         ):
             if (got := getattr(self, name)) not in allowed:
                 raise UserError(
-                    f"--{name}={got} must be one of {', '.join(map(str, filter(None, allowed)))}."
+                    f"{name}={got} must be one of {', '.join(map(str, filter(None, allowed)))}."
                 )
         if (self.layers == "weighted_sum") != bool(self.weights):
             raise UserError(
-                "--layers=weighted_sum and --weights go together, for example"
-                " --layers=weighted_sum --weights=0.1,0.2,0.3,0.4."
+                "layers=weighted_sum and weights go together, for example"
+                " layers=weighted_sum weights=0.1,0.2,0.3,0.4."
             )
         if self.stride < 0 or (self.stride and self.long != "windows"):
-            raise UserError(f"--stride={self.stride} is for --windows, and at least 1.")
+            raise UserError(f"stride={self.stride} is for long=windows, and at least 1.")
         if self.dimensions < 0:
-            raise UserError(f"--dimensions={self.dimensions} must be at least 1, or 0 for all.")
+            raise UserError(f"dimensions={self.dimensions} must be at least 1, or 0 for all.")
         for name in ("prompt", "dimensions"):
             if (got := getattr(self, name)) and self.level != "sentence":
-                raise UserError(f"--{name}={got} is for --level=sentence, not {self.level}.")
+                raise UserError(f"{name}={got} is for level=sentence, not {self.level}.")
         if not all(map(math.isfinite, self.weights)):
-            raise UserError(f"--weights={self.weights} are not all finite.")
+            raise UserError(f"weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":
             raise UserError(
-                f"--layers={self.layers} gives no single vector for a sentence: choose other"
-                " --layers, or --level=subword."
+                f"layers={self.layers} gives no single vector for a sentence: choose others,"
+                " or level=subword."
             )

@@ -196,12 +196,12 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
     if vectors.unknown and not choice.pooling:
         raise UserError(
             f"The modules.json of {model.folder} {vectors.unknown}, which is not done here:"
-            " --pooling=mean, max or cls gives other vectors."
+            " pooling=mean, max or cls gives other vectors."
         )
     size = model.encoder.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
     if choice.dimensions > size:
         raise UserError(
-            f"--dimensions={choice.dimensions} is above the {size} dimensions of a vector."
+            f"dimensions={choice.dimensions} is above the {size} dimensions of a vector."
         )
     decided = dataclasses.replace(
         choice,
@@ -232,16 +232,16 @@ def check_layers(choice: Choice, model: EncoderConfig) -> None:
             )
         return
     if num_layers < (needed := LAYER_CHOICES[layers].min_layers):
-        raise UserError(f"--layers={layers} needs {needed} layers, and the model has {num_layers}.")
+        raise UserError(f"layers={layers} needs {needed} layers, and the model has {num_layers}.")
     if len(choice.weights) > num_layers + 1:
         raise UserError(
-            f"--weights has {len(choice.weights)} numbers, and the model only {num_layers}"
+            f"weights has {len(choice.weights)} numbers, and the model only {num_layers}"
             " layers and the embeddings' output."
         )
     if layers == "directions" and not model.has_directions:
         raise UserError(
-            f"--layers=directions is for models that read in two directions, such as elmo, and not"
-            f" for {model.name}: use --layers=all."
+            f"layers=directions is for models that read in two directions, such as elmo, and not"
+            f" for {model.name}: use layers=all."
         )
 
 

@@ -60,7 +60,7 @@ def windows(row: TextRow, max_length: int, stride: int = 0) -> list[tuple[TextRo
     size, count = max_length - len(before) - len(after), len(words)
     stride = stride or size // 2
     if not 0 < stride <= size:
-        raise UserError(f"--stride={stride} must be from 1 to {size}, the words of a window.")
+        raise UserError(f"stride={stride} must be from 1 to {size}, the words of a window.")
     starts = window_starts(count, size, stride)
     middles = [
         (start + size + following + 1) // 2

@@ -24,7 +24,7 @@ from bert_jax.inference.generation import Generator
 from bert_jax.inference.infilling import Infiller, Rounds
 from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.onnx_export import export_onnx
-from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
 from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.models import make_encoder
@@ -56,7 +56,7 @@ def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "M
     fields = {"dtype": dtype} if dtype else {}
     fields |= {name.replace("__", "."): value for name, value in values.items()}
     loaded = load_model(os.fspath(path), lambda config: config.replace(fields))
-    return Model(loaded, exact=bool(dtype))
+    return Model(loaded, dtype, values)
 
 
 class Model:
@@ -75,8 +75,15 @@ class Model:
         the last hidden states, float[batch, seq, hidden].
     """
 
-    def __init__(self, loaded: TrainedModel, exact: bool = False):
-        self._loaded, self._exact = loaded, exact
+    def __init__(
+        self,
+        loaded: TrainedModel,
+        dtype: str | None = None,
+        values: Mapping[str, Any] | None = None,
+    ):
+        """Takes what `load_model` returned for these arguments of `load`."""
+        self._loaded, self._exact = loaded, bool(dtype)
+        self._choices = {"dtype": dtype, **(values or {})}
         self._predictor = predictor = Predictor(loaded)
         # What is compiled once for a choice stays compiled.
         self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
@@ -87,6 +94,10 @@ class Model:
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.params: Any = loaded.params
         self.module: nn.Module = HiddenStates(loaded.encoder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles the folder and the arguments of `load`, not the arrays."""
+        return functools.partial(load, os.path.abspath(self.folder), **self._choices), ()
 
     @property
     def folder(self) -> str:
@@ -339,7 +350,8 @@ class Model:
             predictor.check(example)
         counts = Counter()
         predictions = [found for window in predictor.predict(examples, counts) for found in window]
-        _warn({name: n for name, n in counts.items() if name.endswith(("_truncated", "_cut_off"))})
+        ends = "_truncated", "_cut_off", UNEXPECTED_PAIRS
+        _warn({name: n for name, n in counts.items() if name.endswith(ends)})
         return predictions
 
 
@@ -371,7 +383,7 @@ def _warn_of_cuts(
 
 
 def _warn(cuts: Mapping[str, int]) -> None:
-    """Logs what was cut off, if anything was."""
+    """Logs what was cut off or not expected, if anything was."""
     if named := [f"{count:,} {name.replace('_', ' ')}" for name, count in cuts.items() if count]:
         _LOGGER.warning("%s", ", ".join(named))
 

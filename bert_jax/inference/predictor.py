@@ -299,6 +299,10 @@ def predict_step(
     return task.answers(outputs, batch)
 
 
+# Counts pairs given to a model that was trained on single texts.
+UNEXPECTED_PAIRS = "pairs_for_a_model_trained_on_single_texts"
+
+
 class TaskPredictor:
     """Predicts the task that a model was trained for.
 
@@ -321,6 +325,9 @@ class TaskPredictor:
         model = self.model
         model.data.check_trained(model.untrained, model.folder)
         self.data = with_top_k(model.data, top_k)
+        # Of another program's model (without a training file) it is unknown what it was trained on.
+        is_known = bool(model.config.get("data.train", ""))
+        self._expects_single = is_known and not getattr(model.data, "reads_pairs", True)
         task: Task = self.data.make_task(model.encoder, model.tokenizer)
         self._forward = model.compile(lambda params, batch: predict_step(params, batch, task=task))
 
@@ -344,6 +351,8 @@ class TaskPredictor:
     def predict_window(self, window: Sequence[Any], counts: Counter) -> list[Prediction]:
         """Returns the predictions of one example or more, which are in memory, in order."""
         rows = self.data.encode(window, self.model.tokenizer, counts)
+        if self._expects_single:
+            counts[UNEXPECTED_PAIRS] += sum(example.text_b is not None for example in window)
         found: dict[int, Answer] = {}
         for numbers, _, outputs in self._predictor.run(self._forward, rows, self.data.can_pack):
             add_answers(found, numbers, outputs)

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.encoders import BertConfig
 from bert_jax.devices.sharding import split_rows
+from bert_jax.files.errors import UserError
 from bert_jax.models.layers.attention import Extend, SelfAttention, take_positions
 from bert_jax.models.layers.cache import Cache, Extender
 from bert_jax.models.layers.convolution import Convolution
@@ -95,6 +96,7 @@ class Embeddings(nn.Module):
         x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
         if config.positions == "learned":
             places = batch["position_ids"]
+            _check_length(places.shape[-1], config.max_position_embeddings)
             places = places + config.position_offset if config.position_offset else places
             x += self.position_embeddings(places)  # [B, S, D]
         elif config.positions == "sinusoidal":
@@ -109,6 +111,15 @@ class Embeddings(nn.Module):
             x = self.layer_norm(x)
         x = self.dropout(split_rows(x), deterministic)
         return x if config.embedding_size == config.hidden_size else split_rows(self.projection(x))
+
+
+def _check_length(length: int, limit: int) -> None:
+    """Refuses rows longer than the table of positions, whose lookups would be NaN."""
+    if length > limit:
+        raise UserError(
+            f"Rows of {length} tokens are longer than the model's max_position_embeddings={limit}:"
+            " cut them off, or split them."
+        )
 
 
 class Block(nn.Module):

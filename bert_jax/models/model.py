@@ -12,6 +12,7 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoder_fields import EncoderConfig
+from bert_jax.files.errors import UserError
 
 Batch = Mapping[str, jax.Array]
 # Adds fields to a batch on the host, just before it goes to the devices.
@@ -39,8 +40,11 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
           Positions attend to positions of their own example only.
         position_ids: the distance to the first token of the example.
         cls_positions: int32[..., examples], the first token of each example; default one example.
+
+    Raises:
+      UserError: `input_ids` are missing, no integers, or without an axis of rows.
     """
-    ids = batch["input_ids"]
+    ids = _input_ids(batch)
     batch = dict(batch)
     if "token_type_ids" not in batch:
         batch["token_type_ids"] = jnp.zeros_like(ids)
@@ -56,6 +60,22 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
     if "cls_positions" not in batch:
         batch["cls_positions"] = jnp.zeros((*ids.shape[:-1], 1), ids.dtype)
     return batch
+
+
+def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
+    """Returns the token ids of a batch, after checks of what is known while tracing."""
+    if "input_ids" not in batch:
+        raise UserError(
+            f"The batch has {', '.join(map(repr, batch)) or 'no field'}, but no 'input_ids',"
+            " int32[batch, seq]: Model.batch makes one of texts."
+        )
+    ids = batch["input_ids"]
+    if ids.ndim < 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise UserError(
+            f"input_ids are {ids.dtype}{list(ids.shape)} instead of int32[batch, seq]; one text is"
+            " a batch of one row, input_ids[None]."
+        )
+    return ids
 
 
 @flax.struct.dataclass

@@ -110,21 +110,24 @@ class Reporter:
         if own := [name for name in bad if name in self._run.losses]:
             message += f" (does the denominator of losses[{own[0]!r}] depend on outputs?)"
         limit = config.nonfinite_limit if config.nonfinite == "skip" else 0
-        path = self._dump(step)
+        path, num_empty = self._dump(step)
+        padding = f"; {num_empty} of its rows are padding, example_ids 0" if num_empty else ""
         if self._streak > limit:
             raise UserError(
                 f"{message}, {self._streak} in a row (config.nonfinite={config.nonfinite}): the"
                 f" update was not applied. Its batch is in {path}; the checkpoints are intact."
-                " Lower config.optimizer.learning_rate, or inspect that batch."
+                f" Lower config.optimizer.learning_rate, or inspect that batch{padding}."
             )
         self._listener.line(f"{message}: not applied; its batch is in {path}.")
 
-    def _dump(self, step: int) -> str:
+    def _dump(self, step: int) -> tuple[str, int]:
+        """Writes the batch of a step, and returns the file and the number of empty rows."""
         name = f"nonfinite-step-{step}-process-{jax.process_index()}.npz"
         path = os.path.join(self._run.workdir, name)
+        batch = feed.host_batch(self._run, self._phase, step - 1)
         with whole_file(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, **feed.host_batch(self._run, self._phase, step - 1))  # pyright: ignore[reportArgumentType]
-        return path
+            np.savez(file, **batch)  # pyright: ignore[reportArgumentType]
+        return path, int((batch["example_ids"] == 0).all(-1).sum())
 
     def sync(self, step: int) -> None:
         """Reads all metrics; returns when everything reported up to `step` is on disk."""

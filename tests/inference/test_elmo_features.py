@@ -65,5 +65,5 @@ def test_words_are_as_the_text_has_them_without_markers(model, tmp_path, expecte
 def test_directions_are_for_models_that_have_them():
     with pytest.raises(ValueError, match="is for models that read in two directions, such as elmo"):
         check_layers(Choice(layers="directions"), make_model())
-    with pytest.raises(ValueError, match="--layers=directions gives no single vector"):
+    with pytest.raises(ValueError, match="layers=directions gives no single vector"):
         Choice(layers="directions", level="sentence")

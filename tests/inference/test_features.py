@@ -158,17 +158,17 @@ def test_first_dimensions_are_kept_and_then_scaled(extract):
 @pytest.mark.parametrize(
     "choice, message",
     [
-        ({"layers": "lost"}, "--layers=lost must be one of last, second_to_last, concat_last_4"),
-        ({"level": "line"}, "--level=line must be one of subword, word, sentence"),
-        ({"word": "last"}, "--word=last must be one of first, mean"),
-        ({"pooling": "min"}, "--pooling=min must be one of cls, mean, max"),
-        ({"layers": "weighted_sum"}, "--weights go together"),
-        ({"weights": (1.0,)}, "--weights go together"),
+        ({"layers": "lost"}, "layers=lost must be one of last, second_to_last, concat_last_4"),
+        ({"level": "line"}, "level=line must be one of subword, word, sentence"),
+        ({"word": "last"}, "word=last must be one of first, mean"),
+        ({"pooling": "min"}, "pooling=min must be one of cls, mean, max"),
+        ({"layers": "weighted_sum"}, "weights go together"),
+        ({"weights": (1.0,)}, "weights go together"),
         ({"layers": "weighted_sum", "weights": (float("nan"),)}, "not all finite"),
         ({"layers": "all", "level": "sentence"}, "no single vector for a sentence"),
-        ({"dimensions": 8}, "--dimensions=8 is for --level=sentence, not subword"),
-        ({"prompt": "a: "}, "--prompt=a:  is for --level=sentence, not subword"),
-        ({"dimensions": -1, "level": "sentence"}, "--dimensions=-1 must be at least 1, or 0"),
+        ({"dimensions": 8}, "dimensions=8 is for level=sentence, not subword"),
+        ({"prompt": "a: "}, "prompt=a:  is for level=sentence, not subword"),
+        ({"dimensions": -1, "level": "sentence"}, "dimensions=-1 must be at least 1, or 0"),
     ],
 )
 def test_an_invalid_choice_is_refused(choice, message):

@@ -96,9 +96,9 @@ def test_words_of_a_text_that_is_cut_off_keep_their_characters(model):
 def test_what_windows_do_not_read_is_refused(model):
     with pytest.raises(ValueError, match="inputs\\[0\\] is a pair of 83 tokens, and windows are f"):
         model.encode([("the " * 40, "is " * 40)], long="windows")
-    with pytest.raises(ValueError, match="--stride=39 must be from 1 to 38, the words of a window"):
+    with pytest.raises(ValueError, match="stride=39 must be from 1 to 38, the words of a window"):
         model.encode(["the " * 40], long="windows", stride=39)
-    with pytest.raises(ValueError, match="--stride=3 is for --windows"):
+    with pytest.raises(ValueError, match="stride=3 is for long=windows"):
         Choice(stride=3)
     with pytest.raises(ValueError, match="--long=cut must be one of error, truncate, windows"):
         model.encode(["the"], long="cut")
@@ -159,7 +159,7 @@ def test_prompts_are_texts_or_the_names_of_the_models_own(make_workdir, tmp_path
         return extractor.row(Text(text, "is")).input_ids.tolist()
 
     assert ids("the ") == ids_of("the list") != ids()
-    with pytest.raises(ValueError, match="--prompt=query is none of the model's prompts .it has n"):
+    with pytest.raises(ValueError, match="prompt=query is none of the model's prompts .it has n"):
         ids("query")
     values = {"prompts": {"query": "is the ", "other": ""}, "default_prompt_name": None}
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(values))
@@ -170,5 +170,5 @@ def test_prompts_are_texts_or_the_names_of_the_models_own(make_workdir, tmp_path
     write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="cls", include_prompt=False)
     with pytest.raises(ValueError, match="leaves the tokens of its prompt 'is the ' out of the po"):
         ids()
-    with pytest.raises(ValueError, match="--dimensions=17 is above the 16 dimensions of a vector"):
+    with pytest.raises(ValueError, match="dimensions=17 is above the 16 dimensions of a vector"):
         FeatureExtractor(predictor, Choice(level="sentence", pooling="mean", dimensions=17))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.groups import HeadConfig
+from bert_jax.files.errors import UserError
 from bert_jax.models import (
     MODELS,
     Bert,
@@ -102,3 +103,29 @@ def test_elmo_needs_the_characters_of_words_except_for_its_parameters():
     message = "The batch has no character_ids, int32[batch, seq, 50], which"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         apply(elmo, params, {"input_ids": IDS})
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"ids": IDS}, "The batch has 'ids', but no 'input_ids', int32\\[batch, seq\\]"),
+        ({"input_ids": IDS[0]}, "input_ids are int32\\[6\\] instead of int32\\[batch, seq\\]; one"),
+        (
+            {"input_ids": IDS.astype(jnp.float32)},
+            "input_ids are float32\\[2, 6\\] instead of int32",
+        ),
+    ],
+)
+@pytest.mark.parametrize("name", ["bert", "elmo", "modernbert"])
+def test_a_batch_that_is_none_is_refused_while_tracing(name, batch, message):
+    encoder = ENCODERS[name]
+    params = random_params(encoder, {"input_ids": IDS})
+    with pytest.raises(UserError, match=message):
+        jax.jit(encoder.apply)({"params": params}, batch)
+
+
+def test_rows_longer_than_the_table_of_positions_are_refused():
+    ids = jnp.ones((1, 17), jnp.int32)
+    with pytest.raises(UserError, match="Rows of 17 tokens .*max_position_embeddings=16"):
+        ENCODERS["bert"].init(jax.random.key(0), {"input_ids": ids})
+    ENCODERS["modernbert"].init(jax.random.key(0), {"input_ids": ids})  # rotary: no table

@@ -22,12 +22,12 @@ from tests.test_main import WITHOUT_JAX, start
 INVALID = {
     "encode": {
         "--output=x.npz --truncate --windows": "--truncate and --windows exclude each other.",
-        "--output=x.npz --stride=3": "--stride=3 is for --windows, and at least 1.",
+        "--output=x.npz --stride=3": "stride=3 is for long=windows, and at least 1.",
         "--output=x.h5": "--output=x.h5: the ending says the form",
         "--output=x.npz --pooling=max --level=word": "--pooling is for --level=sentence, but -",
         "--output=x.npz --word=first": "--word is for --level=word, but --level is sentence.",
         "--output=x.npz --weights=1,a": "--weights=1,a are not numbers: give for example 0.1,0.2",
-        "--output=x.npz --layers=lst": "--layers=lst must be one of last, second_to_last,",
+        "--output=x.npz --layers=lst": "layers=lst must be one of last, second_to_last,",
         "--output=x.xlsx": "--output=x.xlsx: the ending says the form, .npz, .safetensors, .jsonl",
         "lost.xlsx": "lost.xlsx is a spreadsheet, not text: save it as CSV, in UTF-8.",
         "--output=lost/x.npz": "--output=lost/x.npz: there is no folder lost.",
