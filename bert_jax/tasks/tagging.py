@@ -171,7 +171,10 @@ class TaggingData(Labelled):
         return read_tagged(path, counts, labelled, *columns, *how)
 
     def find_labels(self, examples):
-        return Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
+        names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
+        if len(names) == 1:
+            raise UserError(f"All words have the tag {names[0]!r}: a tagger needs two.")
+        return names
 
     def make_task(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model)

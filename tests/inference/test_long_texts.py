@@ -100,7 +100,7 @@ def test_what_windows_do_not_read_is_refused(model):
         model.encode(["the " * 40], long="windows", stride=39)
     with pytest.raises(ValueError, match="stride=3 is for long=windows"):
         Choice(stride=3)
-    with pytest.raises(ValueError, match="--long=cut must be one of error, truncate, windows"):
+    with pytest.raises(ValueError, match="long=cut must be one of error, truncate, windows"):
         model.encode(["the"], long="cut")
     row = encode_text(Text("the " * ROOM), model.tokenizer, None)
     assert [part for _, part in windows(row, POSITIONS)] == [slice(0, POSITIONS)]
@@ -131,7 +131,7 @@ def test_vectors_are_made_as_modules_json_says(make_workdir, tmp_path, monkeypat
     assert FeatureExtractor(predictor, given).choice == given
     assert FeatureExtractor(predictor, Choice()).max_length == POSITIONS
     write_modules(tmp_path, "Transformer", "Pooling", "Dense", pooling_mode_mean_tokens=True)
-    with pytest.raises(ValueError, match="has a module Dense, which is not done here: --pooling"):
+    with pytest.raises(ValueError, match="has a module Dense, which is not done here: pooling"):
         FeatureExtractor(predictor, Choice(level="sentence"))
     write_modules(tmp_path, "Transformer", "Pooling", pooling_mode_weightedmean_tokens=True)
     with pytest.raises(ValueError, match="pools by weightedmean_tokens, which is not done here"):

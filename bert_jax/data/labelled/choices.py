@@ -22,7 +22,7 @@ class ChoiceColumns:
       start: the text before each ending in segment B; None: nothing.
       endings: a column for each ending, or one field of JSON with a list of them; (): all columns
         ending0, ending1, ...
-      label: number of the correct ending, from 0.
+      label: number of the correct ending, from 0, or its letter, from A.
       id: column of the ids; None: the number of the row is the id.
     """
 
@@ -81,6 +81,8 @@ def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
 def _label(row: Row, name: str, num_endings: int, where: str) -> int:
     value = field(row, name, "data.label", where)
     written = str(value).strip()
+    if len(written) == 1 and "A" <= written <= "Z":
+        written = str(ord(written) - ord("A"))
     if isinstance(value, bool) or not written.isdecimal() or int(written) >= num_endings:
         raise UserError(
             f"{where}: the label {value!r} is not a number of an ending, 0 to {num_endings - 1}."

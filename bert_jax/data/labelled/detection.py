@@ -37,10 +37,11 @@ from bert_jax.data.labelled.forms.label_kinds import (
     kind_of,
     task_of,
 )
+from bert_jax.data.labelled.forms.refused import refuse_columns, refuse_lines, refuse_object
 from bert_jax.data.labelled.forms.word_files import detect_columns, detect_words
 from bert_jax.data.labelled.missing import is_missing_label
 from bert_jax.data.labelled.questions import is_question_table
-from bert_jax.data.labelled.reading import has_objects, read_json, read_objects
+from bert_jax.data.labelled.reading import has_objects, is_object, read_json, read_objects
 from bert_jax.data.labelled.table_rows import Row, form_of, read_rows
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.files.errors import UserError
@@ -50,7 +51,12 @@ from bert_jax.text.files import refuse_spreadsheet
 _POSITIVES = (("anchor", "positive"), ("query", "positive"))
 _NEGATIVES = ("negative", "hard_negative")
 _SCORES = ("score", "similarity", "similarity_score", "label", "rating")
-_ENDING = re.compile(r"ending\d+")
+_ENDING = re.compile(r"(choice|option|sol|solution|answer)_?(\d|[a-e])")
+_ENDINGS = ("endings", "options", "choices")
+_CONTEXTS = (
+    *("sent1", "context", "ctx", "article", "passage", "premise", "goal", "question", "text_a"),
+    *("text", "sentence"),
+)
 # Rows that are read to find out whether a table has a header.
 _MAX_ROWS = 1000
 
@@ -93,8 +99,10 @@ def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
         raise UserError(f"Unknown task {task!r}. Available: {', '.join(TASKS)}.")
     refuse_spreadsheet(path)
     if has_objects(path):
-        found = _of_object(_first_object(path))
+        refuse_object(path, value := _first_object(path))
+        found = _of_object(value)
     else:
+        refuse_lines(path)
         found = _of_lines(path)
     if found is None:
         found = _of_table(path, given, task)
@@ -107,7 +115,7 @@ def _first_object(path: str) -> Any:
     try:
         return next(read_objects(path, Counter()), ("", {}))[1]
     except UserError:
-        if not os.path.isfile(path):
+        if not (os.path.isfile(path) and is_object(path)):
             raise
         return read_json(path, Counter())  # one value over several lines
 
@@ -135,15 +143,15 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
     rows, has_header = _read(path, given)
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names}
-    if any(_ENDING.fullmatch(str(name).lower()) or name == "endings" for name in columns):
-        return _of_choices(columns, given)
+    refuse_columns(path, columns)
+    endings = _endings(path, columns) if task in ("", "multiple_choice") else None
+    if endings is not None:
+        return _of_choices(columns, endings)
     if task in ("", "span") and "data.label" not in given and is_question_table(columns):
         return Detection("span", "questions, their contexts and answers")
     if task in ("", "tagging") and "head.problem_type" not in given:
         if (words := detect_words(path, columns, given)) is not None:
             return Detection("tagging", *words)
-    if str(next(iter(rows[0].values()))).startswith("__label__"):
-        raise UserError(f"{path} has fastText's form: write a table with a text and its labels.")
     if len(columns) < 2:
         raise UserError(
             f"{path} has one column, {listed(columns)[:60]}: labelled examples have a text and a"
@@ -203,16 +211,39 @@ def _labels(
     return Kind("multi_label", f"{len(names)} columns of 0 and 1", MULTI_LABEL_METRICS)
 
 
-def _of_choices(columns: Mapping[Any, list[Any]], given: Mapping[str, Any]) -> Detection:
-    context = known(("sent1", "context", "question", "text_a", "text"), columns)
-    start = known(("sent2", "text_b"), columns)
+def _endings(path: str, columns: Mapping[Any, list[Any]]) -> tuple[str, ...] | None:
+    """Returns the columns of endings, () for ending0, ending1, ...; or the one of their lists.
+
+    None: there are none.
+    """
+    if any(re.fullmatch(r"ending\d+", str(name).lower()) for name in columns):
+        return ()
+    names = [str(name) for name in columns if _ENDING.fullmatch(str(name).lower())]
+    texts = [name for name in names if all(isinstance(text, str) for text in columns[name])]
+    if len(texts) > 1:
+        return tuple(sorted(texts))
+    name = known(_ENDINGS, columns)
+    values = columns[name] if name is not None else ()
+    if any(isinstance(value, dict) for value in values):
+        raise UserError(
+            f"{path}: {str(name)!r} has objects: write the endings as a list of texts, and the"
+            " number of the right one, from 0, as label."
+        )
+    are_lists = all(isinstance(value, list) and len(value) > 1 for value in values)
+    return (str(name),) if values and are_lists else None
+
+
+def _of_choices(columns: Mapping[Any, list[Any]], endings: tuple[str, ...]) -> Detection:
+    context = known(_CONTEXTS, columns)
+    start = known([name for name in ("sent2", "text_b", "question") if name != context], columns)
     fields = {
         "data.text_a": context or "",
         "data.text_b": start or "",
-        "data.label": known(("label", "answer", "gold"), columns) or "label",
-        "data.endings": ("endings",) if "endings" in columns else (),
+        "data.label": known(("label", "answer", "gold", "answerkey"), columns) or "label",
+        "data.endings": endings,
     }
-    return Detection("multiple_choice", f"contexts ({context}) and their endings", fields)
+    shown = f"contexts ({context}{f', {start}' if start else ''}) and their endings"
+    return Detection("multiple_choice", shown, fields)
 
 
 def _of_embeddings(

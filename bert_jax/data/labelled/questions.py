@@ -149,7 +149,8 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
             raise UserError(f"{where}: {len(texts)} answers with {len(starts)} offsets.")
         given = [{"text": t, "answer_start": s} for t, s in zip(texts, starts, strict=True)]
     if not isinstance(given, list):
-        raise UserError(f"{where}: 'answers' is not a list but {type(given).__name__}.")
+        python = ", of Python's values: write JSON lines" if str(given).startswith("{") else ""
+        raise UserError(f"{where}: 'answers' is not a list but {type(given).__name__}{python}.")
     answers = []
     for answer in given:
         if isinstance(answer, dict):

@@ -31,6 +31,7 @@ from bert_jax.text.files import encoding_of, read_blocks, refuse_spreadsheet, wi
 T = TypeVar("T")
 
 _DATASET = "tfds:"
+_NO_OBJECT = 'instead of objects with named fields, such as {"text_a": "...", "label": "..."}.'
 _COMPRESSIONS = (".gz", ".bz2", ".xz", ".zst")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -119,7 +120,9 @@ def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, 
         yield from _read_dataset(source, counts)
     elif arrow_tables.is_table(source):
         yield from arrow_tables.read_rows(source)
-    elif _first_line(source).startswith("["):
+    elif (first := _first_line(source)).startswith("["):
+        if re.match(r"\[\s*[^{\s]", first):  # no array of objects, perhaps a list a line
+            raise UserError(f"{source}: JSON lists {_NO_OBJECT}")
         for number, value in enumerate(read_json(source, counts), 1):
             yield _object(value, f"{source}, element {number}")
     else:
@@ -139,6 +142,11 @@ def has_objects(source: str) -> bool:
         return isinstance(_parse(_first_line(source), source), dict)
     except UserError:
         return False
+
+
+def is_object(path: str) -> bool:
+    """Returns whether a file begins as one JSON object does."""
+    return _first_line(path).startswith("{")
 
 
 def _read_dataset(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -196,7 +204,7 @@ def _first_line(path: str) -> str:
 
 def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
     if not isinstance(value, dict):
-        raise UserError(f"{where}: a JSON {type(value).__name__} instead of an object.")
+        raise UserError(f"{where}: a JSON {type(value).__name__} {_NO_OBJECT}")
     return where, value
 
 

@@ -29,6 +29,7 @@ def sentence(n):
 
 
 CLASS, MULTI, NUMBER = "classification", "multi_label", "regression"
+CHOICE = "multiple_choice"
 DATE = "Mon Apr 06 22:19:{:02} PDT 2009"
 
 # Name of the form, file, content, task, first text, second text, label.
@@ -101,5 +102,16 @@ FORMS = [
     ("review score", "a.csv", table("id,review_score,review_text", lambda n: (n, n % 25, sentence(n)), rows=100), NUMBER, "review_text", "", "review_score"),
     ("tickets", "a.csv", table("ticket_number,created_at,body,ticket_type", lambda n: (n, f"2020-01-{n % 28 + 1:02}", sentence(n), pick(n, "bug", "wish"))),
      CLASS, "body", "", "ticket_type"),
+    ("stance", "a.csv", table("ID,Target,Tweet,Stance", lambda n: (n, pick(n, "Climate", "Feminism"), sentence(n), pick(n, "FAVOR", "NONE", "AGAINST"))),
+     CLASS, "Tweet", "", "Stance"),
+    ("copa", "a.jsonl", objects(lambda n: {"premise": sentence(n), "choice1": text(n, 3), "choice2": text(n, 4), "question": pick(n, "cause", "effect"), "label": n % 2}),
+     CHOICE, "premise", "question", "label"),
+    ("piqa", "a.jsonl", objects(lambda n: {"goal": sentence(n), "sol1": text(n, 5), "sol2": text(n, 6), "label": n % 2}), CHOICE, "goal", "", "label"),
+    ("hellaswag", "a.jsonl", objects(lambda n: {"ind": n, "ctx_a": text(n, 4), "ctx_b": "then", "ctx": sentence(n), "endings": [text(n, 3), text(n, 5)], "label": str(n % 2)}),
+     CHOICE, "ctx", "", "label"),
+    ("race", "a.jsonl", objects(lambda n: {"example_id": f"h{n}", "article": sentence(n), "question": text(n, 4), "options": [text(n, 2), text(n, 3)], "answer": pick(n, "A", "B")}),
+     CHOICE, "article", "question", "answer"),
+    ("array on one line", "a.jsonl", json.dumps([{"text": sentence(n), "label": n % 2} for n in range(40)]), CLASS, "text", "", "label"),
+    ("marks as classes", "a.csv", table("text,polarity", lambda n: (sentence(n), pick(n, "+", "-"))), CLASS, "text", "", "polarity"),
     ("constant label", "a.csv", table("text,source,kind", lambda n: (sentence(n), "web", pick(n, "a", "b"))), CLASS, "text", "", "kind"),
 ]  # fmt: skip

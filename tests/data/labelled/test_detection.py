@@ -212,6 +212,37 @@ def test_what_is_no_label_says_why(tmp_path, content, message):
     assert message in str(error.value)
 
 
+INFERENCE = [{"gold_label": g, "sentence1": LONG, "sentence2": g} for g in ("neutral", "-")]
+ACCEPTED = [{"text": LONG, "spans": [], "answer": a} for a in ("accept", "ignore", "reject")]
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("a.ann", "T1\tPER 0 3\tAnn\n", "has brat's form, whose texts are in another file"),
+        ("a.csv", "sep=;\ntext;label\na;b\n", "the first line, 'sep=;', is for Excel"),
+        ("a.conll", "#begin document (a); part 000\na 0 0 b\n", "has the form of CoNLL-2012"),
+        ("a.csv", f",0,1\n0,{LONG},a\n1,{SHORT},b\n", "the header has numbers, ',0,1', as pandas"),
+        ("a.json", '{"version": 1, "data": [{"text": "a"}]}', "examples in the field 'data'"),
+        ("a.json", '{"text": ["a", "b"], "label": ["c", "d"]}', "has one object of columns"),
+        ("a.jsonl", '{"header": {}}\n{"context": "c", "qas": []}\n', "first line is a header"),
+        ("a.jsonl", "".join(json.dumps(x) + "\n" for x in ACCEPTED), "2 of 3 rows were not"),
+        ("a.tsv", f"text\tlabel\nb'{LONG}'\tx\nb'{SHORT}'\ty\n", "are Python's bytes, such as b"),
+        ("a.jsonl", "".join(json.dumps(x) + "\n" for x in INFERENCE), "1 rows have the label '-'"),
+        ("a.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}\n', "'pos' has lists of texts"),
+        ("a.jsonl", '["a", "b"]\n["c", "d"]\n', "JSON lists instead of objects with named fields"),
+        ("a.jsonl", '{"question": "q", "choices": {"text": ["a", "b"]}, "answerKey": "A"}\n',
+         "'choices' has objects: write the endings as a list of texts"),
+        ("a.csv", csv("text,score", [f"{LONG},45.5%", f"{SHORT},9%"]), "has numbers with a sign"),
+    ],
+)  # fmt: skip
+def test_forms_that_would_be_misread_are_refused_by_name(tmp_path, name, content, message):
+    (path := tmp_path / name).write_text(content)
+    with pytest.raises(UserError) as error:
+        detect(str(path), {})
+    assert message in str(error.value)
+
+
 def test_columns_without_a_use_are_named(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("text,label,author", [f"{LONG},x,Ann", f"{SHORT},y,Bob"]))

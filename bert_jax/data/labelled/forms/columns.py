@@ -38,7 +38,8 @@ TEXTS = (
     *("abstract", "post", "article", "query", "statement", "phrase", "summary", "prompt", "v2"),
 )
 LABELS = (
-    *("label", "labels", "gold_label", "class", "category", "sentiment", "target", "intent"),
+    *("label", "labels", "gold_label", "class", "category", "sentiment", "stance", "target"),
+    *("intent",),
     *("emotion", "topic", "polarity", "quality", "tag", "tags", "score", "rating", "stars"),
     *("similarity", "y", "v1"),
 )
@@ -187,8 +188,9 @@ def find_label(path: str, columns: Table, texts: Sequence[Any], task: str = "") 
             f" --config.data.label={candidates[-1]}."
         )
     if not candidates:
+        pairs = " For pairs of texts that belong together: --task=embedding." if texts[1] else ""
         raise UserError(
-            f"{path} has no column of labels: {_contents(columns)}. Name it with data.label."
+            f"{path} has no column of labels: {_contents(columns)}. Name it with data.label.{pairs}"
         )
     return candidates[0]
 

@@ -5,6 +5,7 @@ numbers (`regression`) if some have a fraction, or if there are more than _MAX_G
 do not number classes from 0 or 1; else classes.
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ _MAX_DISTINCT = 0.5
 # Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
 _SKEWED = 0.8
 _SHOWN = 6
+# A number with a unit before or after it.
+_UNIT = re.compile(r"[$€£¥]\s?[\d.,]+|[\d.,]+\s?[%$€£¥]")
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,10 @@ def kind_of(
             )
         return _amounts(plain, marks, fields, where)
     counts = Counter(texts)
+    if sum(map(bool, map(_UNIT.fullmatch, texts))) > len(texts) / 2:
+        raise UserError(
+            f"{where} has numbers with a sign, such as {texts[0]!r}: write the numbers alone."
+        )
     if not repeats(counts, len(values)):
         raise UserError(
             f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are no"
