@@ -299,7 +299,7 @@ def test_a_sample_has_fewer_words_than_the_vocabulary():
         data.bind(MODEL, TOKENIZER, PHASE)
     data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE - 1})
     assert data.bind(MODEL, TOKENIZER, PHASE).num_samples == SIZE - 1
-    assert make_data().make_task(MODEL, TOKENIZER, PHASE).num_samples == 0
+    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_samples == 0
 
 
 @pytest.mark.parametrize(

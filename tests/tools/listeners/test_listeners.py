@@ -149,7 +149,7 @@ def test_the_banner_of_a_corpus():
     config = defaults.pretraining().replace({"phases": ((128, 1.0),), "preset": "google_2018"})
     rows = CorpusRows(manifest, "train", 128, 256)
     run: Any = SimpleNamespace(
-        config=config, phases=config.make_phases(100), training=(rows,), data=None
+        config=config, phases=config.make_phases(100), training=(rows,), task=None
     )
     preset, phase, data = banner(run)
     assert preset == "preset     google_2018, but model.activation='gelu_tanh', data.mode='dynamic'"
@@ -168,7 +168,7 @@ def test_the_banner_of_labelled_files():
     rows = LabelledRows("eval", "dev.tsv", "0123456789abcdef", [1, 2, 3], read, counts, (16, 32))
     config = defaults.classification().replace({"model.attention_pattern": "causal"})
     data: Any = SimpleNamespace(labels=("bad", "good"))
-    run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), data=data)
+    run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), task=data)
     assert list(banner(run)) == [
         "eval       dev.tsv: 3 examples, 3 rows, 2 texts truncated; SHA-256 0123456789ab",
         "labels     bad, good",
