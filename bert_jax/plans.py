@@ -35,7 +35,7 @@ from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 
 # Share of the training file that is held out where there is no file to evaluate on.
 HELD_OUT = 0.1
@@ -137,9 +137,9 @@ def _plan(
     lines = list(_describe(found))
 
     counts = Counter()
-    examples = list(make_task_data(resolved).read(train, counts, labelled=True))
+    examples = list(make_run_task(resolved).read(train, counts, labelled=True))
     are_numbers = resolved.head.problem_type == "regression" or (
-        find_task(resolved.task).embeds and resolved.data.label != ""
+        find_task(resolved.task).EMBEDS and resolved.data.label != ""
     )
     lines += _warnings(examples, counts, are_numbers)
     if not evaluate:
@@ -210,9 +210,9 @@ def _settings(
     else:
         length_settings = recipe.length_recipe(encoder, usual, lengths)
         rows = len(examples)
-    settings = recipe.finetuning_recipe(encoder, rows, task.pools, task.embeds) | length_settings
+    settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, task.EMBEDS) | length_settings
     vectors = read_sentence_vectors(local_model(config.init_from))
-    if (task.pools or task.embeds) and (pooling := vectors.pooling):
+    if (task.POOLS or task.EMBEDS) and (pooling := vectors.pooling):
         settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
         settings["head.pooler"] = (False, "sentence-transformers has none")
     return settings
@@ -227,7 +227,7 @@ def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[
     some = examples[:: max(1, len(examples) // _MAX_MEASURED)]
     texts = [[text for text in (e.text_a, e.text_b, e.negative) if text] for e in some]
     lengths = [[1 + len(tokenizer.encode(text)) for text in of_example] for of_example in texts]
-    of_row = max if find_task(config.task).embeds else sum
+    of_row = max if find_task(config.task).EMBEDS else sum
     return [1 + of_row([0, *of_example]) for of_example in lengths]
 
 

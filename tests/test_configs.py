@@ -18,7 +18,7 @@ from bert_jax.tasks import TASKS
 from bert_jax.tasks.bidirectional_lm import BidirectionalLM
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import init_params
 from configs.sweeps import table5
 
@@ -81,7 +81,7 @@ def test_every_configuration_passes_its_checks(name):
 @pytest.mark.parametrize("name", (*CAUSAL, *BIDIRECTIONAL))
 def test_every_language_model_has_what_it_asks_for(name):
     config = parse(get_config(name))
-    assert make_task_data(config).metrics == config.metrics
+    assert make_run_task(config).metrics == config.metrics
 
 
 def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():
@@ -107,7 +107,7 @@ def test_elmo_has_the_values_of_the_published_training():
 
 def test_elmo_has_the_published_number_of_parameters():
     """93.6 million, and 793,471 rows of 512 and a bias in the softmax."""
-    task = BidirectionalLM(parse(get_config("elmo")).model)
+    task = BidirectionalLM(model=parse(get_config("elmo")).model)
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
     assert sizes["softmax"] == 793_471 * 513
@@ -126,7 +126,7 @@ def test_a_size_that_does_not_exist_is_named(name):
 def test_every_fine_tuning_has_what_it_asks_for(name):
     """Metrics, columns and published sets exist."""
     config = get_config(name)
-    assert make_task_data(parse(config)).metrics == config.metrics
+    assert make_run_task(parse(config)).metrics == config.metrics
     assert parse(config).best_metric == config.metrics[0]
 
 
@@ -150,7 +150,7 @@ def test_parameter_counts_are_those_of_the_released_models(name, changes, count,
     config = get_config(name)
     config.model.update(changes)
     model = parse(config).model
-    task = Pretraining(model)
+    task = Pretraining(model=model)
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     sizes = {part: sum(leaf.size for leaf in jax.tree.leaves(shapes[part])) for part in shapes}
     assert sum(sizes.values()) == count
@@ -159,7 +159,7 @@ def test_parameter_counts_are_those_of_the_released_models(name, changes, count,
 
 def test_gpt_has_the_parameters_of_the_released_model_and_three_special_tokens():
     """The released model's 116,534,784 are those of 40,478 pieces (`params_shapes.json`)."""
-    task = CausalLM(parse(get_config("gpt")).model)
+    task = CausalLM(model=parse(get_config("gpt")).model)
     shapes = jax.eval_shape(lambda key: init_params(task, key), jax.random.key(0))
     assert shapes.keys() == {"gpt"}
     count = sum(leaf.size for leaf in jax.tree.leaves(shapes))

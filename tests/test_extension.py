@@ -58,8 +58,8 @@ SIZES |= {"model.vocab_size": len(VOCABULARY), "model.num_layers": 1}
 def rows():
     """The rows that an extension adds."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TASKS, "count_words", toy_task.COUNT_WORDS)
-        patch.setitem(TASKS, "next_token", toy_corpus_task.NEXT_TOKEN)
+        patch.setitem(TASKS, "count_words", toy_task.CountWords)
+        patch.setitem(TASKS, "next_token", toy_corpus_task.NextToken)
         patch.setitem(MODELS, "bag", toy_encoder.BAG)
         patch.setitem(ENCODERS, "bag", toy_encoder.BAG.config)
         yield

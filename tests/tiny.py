@@ -87,7 +87,9 @@ def make_task(
         is_continuation=tuple(i % 3 == 0 and i > 4 for i in range(model.vocab_size)),
     )
     of_rows = {"sequence_length": sequence_length, "max_predictions": rule.max_predictions}
-    return Pretraining(model, next_sentence, rule, rule.mask_id, **of_rows)
+    return Pretraining(
+        model=model, next_sentence=next_sentence, rule=rule, mask_id=rule.mask_id, **of_rows
+    )
 
 
 def make_batch(batch_size: int, sequence_length: int = 16, seed: int = 0) -> dict[str, np.ndarray]:

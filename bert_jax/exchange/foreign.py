@@ -107,7 +107,7 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
     """Returns the task's default configuration with the checkpoint's values."""
     task, labels = TASKS[checkpoint.task], checkpoint.labels
     # A token classifier predicts entities unless a label has another form.
-    is_tagger = task.head == "classifier" and not task.pools
+    is_tagger = task.HEAD == "classifier" and not task.POOLS
     variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
     config = task.default_config(*variant)
     model = make_encoder_config(checkpoint.model)
@@ -116,14 +116,14 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         "data.vocab": checkpoint.vocabulary.path,
         "data.lowercase": checkpoint.lowercase,
     }
-    if task.head:
+    if task.HEAD:
         values["head.problem_type"] = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
             values["metrics"] = ("spearman", "pearson")
     longest = model.max_position_embeddings
     if isinstance(config, PretrainingConfig):
         if config.data.segments == "pairs" and not model.next_sentence:
-            is_causal = task.reads_forward
+            is_causal = task.READS_FORWARD
             values["data.segments"] = "running_text" if is_causal else "full_sentences"
         if longest < max(phase.sequence_length for phase in config.make_phases(0)):
             values["phases"] = ((longest, 1.0),)
@@ -161,7 +161,7 @@ def _expected_shapes(
     if new := len(checkpoint.new_words):
         rows, features = shapes[words_param(model.name)]
         shapes[words_param(model.name)] = (rows - new, features)
-    head = TASKS[checkpoint.task].head
+    head = TASKS[checkpoint.task].HEAD
     if not head:
         return shapes
     # Only the checkpoint knows the number of classes.
@@ -174,7 +174,7 @@ def _expected_shapes(
         )
     (classes,) = checkpoint.tensors[stored].shape
     shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
-    if TASKS[checkpoint.task].pools and config["head.pooler"]:
+    if TASKS[checkpoint.task].POOLS and config["head.pooler"]:
         shapes[f"{model.name}/pooler/kernel"] = (model.hidden_size, model.hidden_size)
         if model.biases:
             shapes[f"{model.name}/pooler/bias"] = (model.hidden_size,)

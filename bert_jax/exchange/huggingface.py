@@ -97,7 +97,7 @@ def check_encoder(model: EncoderConfig) -> Family:
 def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str]]:
     """Returns the parameters that a class of transformers has, and path -> reason for the rest."""
     encoder, vocab_size = model.config.model.name, model.config.model.vocab_size
-    has_pooler = find_task(model.config.task).pools and not name.endswith(_MASKED_LM)
+    has_pooler = find_task(model.config.task).POOLS and not name.endswith(_MASKED_LM)
     has_pooler = has_pooler and model.config.get("head.pooler", True)
     kept, left_out = dict(model.params), {}
     for path, array in model.params.items():
@@ -146,14 +146,14 @@ def _class_of(model: LoadedModel, family: Family) -> str:
         )
     if family is FAMILIES["bert"] and not config["model.type_vocab_size"]:
         raise UserError("transformers' BERT has token types, and config.model.type_vocab_size=0.")
-    if task.embeds:
+    if task.EMBEDS:
         if _BASE not in family.classes:
             raise _no_class(model, family)
         return family.prefix + _BASE
-    if not task.head:
-        end = "LMHeadModel" if task.reads_forward else _MASKED_LM
-        has_lm = task.fills_masks or task.reads_forward
-        if not has_lm or end not in family.classes or task.reads_forward != model.model.is_causal:
+    if not task.HEAD:
+        end = "LMHeadModel" if task.READS_FORWARD else _MASKED_LM
+        has_lm = task.FILLS_MASKS or task.READS_FORWARD
+        if not has_lm or end not in family.classes or task.READS_FORWARD != model.model.is_causal:
             raise _no_class(model, family)
         has_pairs = any(path.startswith("next_sentence/") for path in model.params)
         return family.prefix + ("ForPreTraining" if has_pairs and family.has_pairs else end)
@@ -190,7 +190,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     """Returns the content of config.json."""
     tokenizer, task = model.tokenizer, find_task(model.config.task)
     content = {"architectures": [name], **family.config.keys(model.config.model.to_dict())}
-    if not task.reads_forward:
+    if not task.READS_FORWARD:
         required = family.config.required.get("pad_token_id", tokenizer.pad_id)
         if tokenizer.pad_id != required:
             raise UserError(

@@ -42,13 +42,13 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
       UserError: for a task without language model, or a model with a copy head.
     """
     row = find_task(loaded.config.task)
-    if not (row.fills_masks or row.reads_forward):
+    if not (row.FILLS_MASKS or row.READS_FORWARD):
         raise UserError(
             f"{loaded.source} was trained for {loaded.config.task!r}: to_stablehlo writes masked"
             " and causal language models; to_onnx writes fine-tuned models."
         )
     check_heads(loaded)
-    model = _portable_model(loaded.config, row.reads_forward)
+    model = _portable_model(loaded.config, row.READS_FORWARD)
     program = make_program(model, loaded.params)
     (folder / "model.stablehlo").write_bytes(program.serialize())
     np.savez(folder / "weights.npz", **loaded.params)  # type: ignore[arg-type]

@@ -57,7 +57,7 @@ class AttentionReader:
         self.no_lens = _why_no_lens(model)
         lens, num_pieces = None, len(model.tokenizer.pieces)
         if not self.no_lens:
-            settings = (min(top_k, num_pieces), num_pieces, model.task.reads_forward)
+            settings = (min(top_k, num_pieces), num_pieces, model.task.READS_FORWARD)
             lens = functools.partial(_lens, self.config, *settings)
         forward = functools.partial(_forward, self.config, model.tokenizer)
         self._forward = model.compile(functools.partial(forward, lens=lens, keeps=True))
@@ -72,8 +72,8 @@ class AttentionReader:
         tokenizer = self.model.tokenizer
         has_masks = tokenizer.mask_id >= 0
         row = encode_text(text, tokenizer, self.config.max_position_embeddings, masks=has_masks)
-        data: Any = self.model.data
-        return data.begin(row, tokenizer) if self.model.task.reads_forward else row
+        data: Any = self.model.task
+        return data.begin(row, tokenizer) if self.model.task.READS_FORWARD else row
 
     def length(self, row: TextRow) -> int:
         """Returns the number of positions that a text is padded to."""
@@ -130,7 +130,7 @@ class AttentionReader:
 
     def _lens_of(self, row: TextRow, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the predictions of the layers for the masks, or for every word but the first."""
-        reads_forward = self.model.task.reads_forward
+        reads_forward = self.model.task.READS_FORWARD
         if self.no_lens or not (reads_forward or row.masked):
             return {}
         if reads_forward:
@@ -218,7 +218,7 @@ def _probability_config(config: EncoderConfig) -> TransformerConfig:
 
 
 def _why_no_lens(model: TrainedModel) -> str:
-    if not (model.task.fills_masks or model.task.reads_forward):
+    if not (model.task.FILLS_MASKS or model.task.READS_FORWARD):
         task = model.config.task
         return (
             f"The model was trained for config.task={task!r}: it has no head that predicts words."

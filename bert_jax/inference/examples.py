@@ -79,7 +79,7 @@ def make_examples(
     """Yields an example for each input.
 
     Args:
-      kind: the example class of the task, `TaskRow.example`.
+      kind: the example class of the task, `Task.EXAMPLE`.
       inputs: inputs in one of the forms in `_FORMS`; examples are passed on unchanged.
       by_character: whether each character of a text is a word to tag.
       where: number of an input -> its name in messages.

@@ -59,7 +59,7 @@ class Generator:
           UserError: the model does not predict next tokens, or its head was not trained.
         """
         self.encoder = _generating_encoder(model)
-        model.data.check_trained(model.untrained, model.folder)
+        model.task.check_trained(model.untrained, model.folder)
         self.tokenizer, self._params = model.tokenizer, model.params
         running = model.config.get("data.segments") == "running_text"
         # Special tokens that the model has never seen have the id -1.
@@ -210,7 +210,7 @@ def continue_rows(
 def _generating_encoder(model: TrainedModel) -> TransformerConfig:
     """Returns the encoder's configuration, or refuses a model that does not predict next tokens."""
     encoder = model.encoder
-    if isinstance(encoder, TransformerConfig) and model.task.reads_forward:
+    if isinstance(encoder, TransformerConfig) and model.task.READS_FORWARD:
         return encoder
     mask = getattr(encoder, "attention_pattern", "none")
     raise UserError(

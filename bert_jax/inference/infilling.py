@@ -80,7 +80,7 @@ class Infiller:
         special = {tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id}
         special |= {tokenizer.end_id, tokenizer.mask_id, *model.unseen_ids} - {-1}
         is_choice = ~np.isin(np.arange(len(tokenizer.pieces)), list(special))
-        network = cast(Any, model.data).make_task(model.encoder, tokenizer).make_model()
+        network = cast(Any, model.task).bind(model.encoder, tokenizer).make_model()
         top_k = min(top_k, int(is_choice.sum()))
         self._forward = model.compile(
             lambda params, batch: _forward(network, is_choice, top_k, params, batch)

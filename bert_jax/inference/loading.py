@@ -25,11 +25,10 @@ from bert_jax.formats.hub import local_model
 from bert_jax.inference import short_rows
 from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import AddFields, EncoderConfig
-from bert_jax.tasks import find_task
-from bert_jax.tasks.task import TaskData, TaskRow
+from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params
 from bert_jax.training.workdir import (
     load_workdir_tokenizer,
@@ -80,7 +79,7 @@ class TrainedModel:
     Attributes:
       config: configuration of the run.
       folder: folder from which the model was loaded.
-      data: host side of the task, with its labels.
+      task: the task that the model was trained for, with its labels.
       tokenizer: the run's. Special tokens that an import initialized at random have the id -1, and
         are therefore not put around texts: the model has never seen them.
       unseen_ids: ids of these tokens.
@@ -93,7 +92,7 @@ class TrainedModel:
 
     config: RunConfig
     folder: str
-    data: TaskData
+    task: Task
     tokenizer: Tokenizer
     unseen_ids: frozenset[int]
     params: Any
@@ -108,14 +107,9 @@ class TrainedModel:
         return self.config.model
 
     @property
-    def task(self) -> TaskRow:
-        """The row of TASKS of the task that the model was trained for."""
-        return find_task(self.config.task)
-
-    @property
     def has_pooler(self) -> bool:
         """Whether the model has a trained pooler of [CLS]."""
-        reads_cls = self.task.pools and self.config.get("head.pool", "cls") == "cls"
+        reads_cls = self.task.POOLS and self.config.get("head.pool", "cls") == "cls"
         has_params = "pooler" in self.params[self.encoder.name]
         return reads_cls and self.config.model.next_sentence and has_params
 
@@ -217,7 +211,7 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
         started.
     """
     _check_single_process()
-    data = make_labelled_data(config, workdir)
+    task = make_labelled_task(config, workdir)
     tokenizer = load_fitting_tokenizer(config, workdir)
 
     def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
@@ -231,15 +225,15 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
             return params, checkpoints.fingerprint(step), fitted
 
     new_rows, untrained = untrained_rows(workdir), untrained_params(workdir)
-    return _load(config, workdir, data, tokenizer, restore, untrained, new_rows)
+    return _load(config, workdir, task, tokenizer, restore, untrained, new_rows)
 
 
 def _load_foreign(folder: str, change: Change) -> TrainedModel:
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
     config = change(loaded.config)
-    data = make_task_data(config, untrained=loaded.missing)
-    data = data if data.labels is None else dataclasses.replace(data, labels=loaded.labels)
+    task = make_run_task(config, untrained=loaded.missing)
+    task = task if task.labels is None else dataclasses.replace(task, labels=loaded.labels)
 
     def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
         params = {
@@ -248,13 +242,13 @@ def _load_foreign(folder: str, change: Change) -> TrainedModel:
         }
         return unflatten(params), "", {}
 
-    return _load(config, folder, data, loaded.tokenizer, restore, loaded.missing, loaded.new_rows)
+    return _load(config, folder, task, loaded.tokenizer, restore, loaded.missing, loaded.new_rows)
 
 
 def _load(
     config: RunConfig,
     folder: str,
-    data: TaskData,
+    task: Task,
     tokenizer: Tokenizer,
     restore: Callable[[Any], tuple[Any, str, dict[str, Any]]],
     untrained: Sequence[str],
@@ -262,13 +256,13 @@ def _load(
 ) -> TrainedModel:
     """Returns a model on all devices; `restore` takes its abstract parameters."""
     mesh = sharding.make_mesh()
-    task = data.make_task(config.model, tokenizer)
-    params, fingerprint, fitted = restore(abstract_params(task, mesh))
+    bound = task.bind(config.model, tokenizer)
+    params, fingerprint, fitted = restore(abstract_params(bound, mesh))
     unseen = _unseen_ids(tokenizer, new_rows)
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
-        data=data.with_fitted(fitted),
+        task=task.with_fitted(fitted),
         tokenizer=_without(tokenizer, unseen),
         unseen_ids=unseen,
         params=params,
@@ -289,14 +283,14 @@ def _unseen_ids(tokenizer: Tokenizer, new_rows: Mapping[str, Sequence[str]]) -> 
     return frozenset(tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
 
 
-def make_labelled_data(config: RunConfig, workdir: str) -> TaskData:
-    """Returns the host side of a workdir's task, with its labels.
+def make_labelled_task(config: RunConfig, workdir: str) -> Task:
+    """Returns the task of a workdir, with its labels.
 
     Raises:
       UserError: the workdir has no labels, and the task needs them.
     """
-    data = make_task_data(config, untrained=untrained_params(workdir))
-    return data if data.labels is None else dataclasses.replace(data, labels=read_labels(workdir))
+    task = make_run_task(config, untrained=untrained_params(workdir))
+    return task if task.labels is None else dataclasses.replace(task, labels=read_labels(workdir))
 
 
 def load_fitting_tokenizer(config: RunConfig, workdir: str) -> Tokenizer:

@@ -108,7 +108,7 @@ class Model:
     def task_module(self) -> nn.Module:
         """The linen module of encoder and head; with `params` it returns the task's outputs."""
         loaded = self._loaded
-        return loaded.data.make_task(loaded.encoder, loaded.tokenizer).make_model()
+        return loaded.task.bind(loaded.encoder, loaded.tokenizer).make_model()
 
     @functools.cached_property
     def history(self) -> dict[str, np.ndarray]:
@@ -254,10 +254,10 @@ class Model:
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
         """
-        kind = self._loaded.task.example
+        kind = self._loaded.task.EXAMPLE
         if kind is None:
             raise UserError(f"config.task={self.config.task!r} has no predictions for examples.")
-        by_character = getattr(self._loaded.data, "by_character", False)
+        by_character = getattr(self._loaded.task, "by_character", False)
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
     def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:

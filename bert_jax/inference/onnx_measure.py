@@ -70,7 +70,7 @@ class Comparison:
           UserError: the file cannot be read, or has nothing.
         """
         self._model, self._path = model, path
-        self._is_scored = output == "task" and bool(model.task.head)
+        self._is_scored = output == "task" and bool(model.task.HEAD)
         self._windows = list(self._labelled() if self._is_scored else self._texts(max_length))
         if not self._windows:
             raise UserError(f"{path} has no examples: int8 is measured on some.")
@@ -108,9 +108,9 @@ class Comparison:
 
     def _labelled(self) -> Iterator[tuple[Any, Any, list[tuple[Batch, np.ndarray]]]]:
         """Yields (examples, rows, batches with the numbers of their rows)."""
-        data, tokenizer = self._model.data, self._model.tokenizer
-        for window in data.windows(data.read(self._path, Counter(), labelled=True)):
-            rows = data.encode(window, tokenizer, Counter())
+        task, tokenizer = self._model.task, self._model.tokenizer
+        for window in task.windows(task.read(self._path, Counter(), labelled=True)):
+            rows = task.encode(window, tokenizer, Counter())
             yield window, rows, list(_batches(rows, packed=False))
 
     def _texts(self, max_length: int) -> Iterator[tuple[Any, Any, list[tuple[Batch, np.ndarray]]]]:
@@ -135,18 +135,18 @@ class Comparison:
     def _score(self, outputs: Sequence[Arrays]) -> tuple[str, float]:
         """Returns the name of the first metric, and its value."""
         model, outputs = self._model, list(outputs)
-        task = model.data.make_task(model.encoder, model.tokenizer)
-        data: Any = model.data
+        task: Any = model.task
+        bound = task.bind(model.encoder, model.tokenizer)
         examples, predictions = [], []
         for window, rows, batches in self._windows:
             found: dict[int, Any] = {}
             for batch, numbers in batches:
-                answers = _answers(task, outputs.pop(0), batch, model.params)
+                answers = _answers(bound, outputs.pop(0), batch, model.params)
                 add_answers(found, numbers, answers)
             examples += window
-            predictions += data.collect(window, rows, in_order(found))
-        name = data.metrics[0]
-        return name, float(data.score(examples, predictions)[name])
+            predictions += task.collect(window, rows, in_order(found))
+        name = task.metrics[0]
+        return name, float(task.score(examples, predictions)[name])
 
 
 def _batches(rows: Any, packed: bool) -> Iterator[tuple[Batch, np.ndarray]]:
@@ -165,7 +165,7 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def _answers(task: Task, outputs: Arrays, batch: Any, params: Any) -> Mapping[str, np.ndarray]:
-    """Returns what the device side of a task answers, given the outputs of a graph."""
+    """Returns what a task answers, given the outputs of a graph."""
     values: Any = outputs
     nothing: Any = None  # of a reading
     if "start_logits" in outputs:

@@ -308,7 +308,7 @@ class TaskPredictor:
 
     Attributes:
       model: the model.
-      data: host side of the task.
+      task: its task.
     """
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
@@ -323,17 +323,17 @@ class TaskPredictor:
         """
         self._predictor, self.model = predictor, predictor.model
         model = self.model
-        model.data.check_trained(model.untrained, model.folder)
-        self.data = with_top_k(model.data, top_k)
+        model.task.check_trained(model.untrained, model.folder)
+        self.task = with_top_k(model.task, top_k)
         # Of another program's model (without a training file) it is unknown what it was trained on.
         is_known = bool(model.config.get("data.train", ""))
-        self._expects_single = is_known and not getattr(model.data, "reads_pairs", True)
-        task: Task = self.data.make_task(model.encoder, model.tokenizer)
+        self._expects_single = is_known and not getattr(model.task, "reads_pairs", True)
+        task = self.task.bind(model.encoder, model.tokenizer)
         self._forward = model.compile(lambda params, batch: predict_step(params, batch, task=task))
 
     def check(self, example: Any) -> None:
         """Raises UserError for an example that cannot be predicted."""
-        self.data.check_example(example, self.model.tokenizer, self.model.encoder)
+        self.task.check_example(example, self.model.tokenizer, self.model.encoder)
 
     def predict(
         self, examples: Iterable[Any], counts: Counter | None = None
@@ -345,24 +345,24 @@ class TaskPredictor:
           counts: counts what was truncated.
         """
         counts = Counter() if counts is None else counts
-        for window in self.data.windows(examples):
+        for window in self.task.windows(examples):
             yield self.predict_window(window, counts)
 
     def predict_window(self, window: Sequence[Any], counts: Counter) -> list[Prediction]:
         """Returns the predictions of one example or more, which are in memory, in order."""
-        rows = self.data.encode(window, self.model.tokenizer, counts)
+        rows = self.task.encode(window, self.model.tokenizer, counts)
         if self._expects_single:
             counts[UNEXPECTED_PAIRS] += sum(example.text_b is not None for example in window)
         found: dict[int, Answer] = {}
-        for numbers, _, outputs in self._predictor.run(self._forward, rows, self.data.can_pack):
+        for numbers, _, outputs in self._predictor.run(self._forward, rows, self.task.can_pack):
             add_answers(found, numbers, outputs)
-        return self.data.collect(window, rows, in_order(found))
+        return self.task.collect(window, rows, in_order(found))
 
 
-def with_top_k(data: Any, top_k: int) -> Any:
-    """Returns the host side of a task with the number of candidates for each mask."""
-    has_it = any(field.name == "top_k" for field in dataclasses.fields(data))
-    return dataclasses.replace(data, top_k=top_k) if has_it else data
+def with_top_k(task: Any, top_k: int) -> Any:
+    """Returns a task with the number of candidates for each mask."""
+    has_it = any(field.name == "top_k" for field in dataclasses.fields(task))
+    return dataclasses.replace(task, top_k=top_k) if has_it else task
 
 
 def _batch_size(needed: int, shards: int, max_rows: int) -> int:

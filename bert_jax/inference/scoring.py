@@ -39,11 +39,11 @@ Scored = tuple[list[int], list[float]]
 
 def check_fills_masks(model: TrainedModel) -> None:
     """Raises UserError if a model has no trained masked-LM head."""
-    if not model.task.fills_masks:
+    if not model.task.FILLS_MASKS:
         raise UserError(
             f"{model.folder} is for config.task={model.config.task!r}: it has no masked-LM head."
         )
-    model.data.check_trained(model.untrained, model.folder)
+    model.task.check_trained(model.untrained, model.folder)
 
 
 class Scorer:
@@ -61,9 +61,9 @@ class Scorer:
           UserError: the model has no trained head that predicts tokens.
         """
         self._predictor, self._model = predictor, predictor.model
-        model, self._data = self._model, cast(Any, self._model.data)
-        task = self._data.make_task(model.encoder, model.tokenizer)
-        if model.task.reads_forward:
+        model, self._data = self._model, cast(Any, self._model.task)
+        task = self._data.bind(model.encoder, model.tokenizer)
+        if model.task.READS_FORWARD:
             self._data.check_trained(model.untrained, model.folder)
             self.name, self.short_name = "log_likelihood", "LL"
             forward = functools.partial(predict_step, task=task)
@@ -77,11 +77,11 @@ class Scorer:
         """Tokenizes a text or a pair; raises UserError if the model has too few positions."""
         model = self._model
         row = encode_text(text, model.tokenizer, model.encoder.max_position_embeddings)
-        return self._data.begin(row, model.tokenizer) if model.task.reads_forward else row
+        return self._data.begin(row, model.tokenizer) if model.task.READS_FORWARD else row
 
     def count_passes(self, row: TextRow) -> int:
         """Returns how often a text goes through the model."""
-        return 1 if self._model.task.reads_forward else len(row.word_positions)
+        return 1 if self._model.task.READS_FORWARD else len(row.word_positions)
 
     def score(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
@@ -98,7 +98,7 @@ class Scorer:
           `perplexity`, and `log_probabilities` of each token. `per_token` and `perplexity` of a
           text without a token are null.
         """
-        found = self._next_tokens if self._model.task.reads_forward else self._masks_in_turn
+        found = self._next_tokens if self._model.task.READS_FORWARD else self._masks_in_turn
         tokenizer = self._model.tokenizer
         for ids, values in found(rows, done):
             mean = math.fsum(values) / len(values) if values else None

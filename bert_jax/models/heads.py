@@ -10,7 +10,8 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.devices.sharding import split_rows
 from bert_jax.models import make_encoder
 from bert_jax.models.copy_head import Copies, CopyHead
-from bert_jax.models.layers.dense import activate, dense, initializer, word_logits
+from bert_jax.models.layers.cpu import word_logits
+from bert_jax.models.layers.dense import activate, dense, initializer
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Batch, EncoderConfig, Rules, complete_batch
 from bert_jax.models.pooling import EncoderWithPooler

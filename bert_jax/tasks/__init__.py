@@ -1,31 +1,31 @@
-"""TASKS: what can be trained, a file and a row for each task."""
+"""TASKS: what can be trained, a class for each task."""
 
 from bert_jax.files.errors import UserError
-from bert_jax.tasks.bidirectional_lm import BIDIRECTIONAL_LM
-from bert_jax.tasks.causal_lm import CAUSAL_LM
-from bert_jax.tasks.classification import CLASSIFICATION
-from bert_jax.tasks.embedding import EMBEDDING
-from bert_jax.tasks.multiple_choice import MULTIPLE_CHOICE
-from bert_jax.tasks.pretraining import PRETRAINING
-from bert_jax.tasks.span import SPAN
-from bert_jax.tasks.tagging import TAGGING
-from bert_jax.tasks.task import TaskRow
+from bert_jax.tasks.bidirectional_lm import BidirectionalLM
+from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.embedding import Embedding
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.span import Span
+from bert_jax.tasks.tagging import Tagging
+from bert_jax.tasks.task import Task
 
 # By config.task.
-TASKS: dict[str, TaskRow] = {
-    "pretraining": PRETRAINING,
-    "causal_lm": CAUSAL_LM,
-    "bidirectional_lm": BIDIRECTIONAL_LM,
-    "classification": CLASSIFICATION,
-    "tagging": TAGGING,
-    "span": SPAN,
-    "multiple_choice": MULTIPLE_CHOICE,
-    "embedding": EMBEDDING,
+TASKS: dict[str, type[Task]] = {
+    "pretraining": Pretraining,
+    "causal_lm": CausalLM,
+    "bidirectional_lm": BidirectionalLM,
+    "classification": Classification,
+    "tagging": Tagging,
+    "span": Span,
+    "multiple_choice": MultipleChoice,
+    "embedding": Embedding,
 }
 
 
-def find_task(name: str) -> TaskRow:
-    """Returns the row of a task.
+def find_task(name: str) -> type[Task]:
+    """Returns the class of a task.
 
     Raises:
       UserError: there is no such task.

@@ -3,7 +3,7 @@
     lm_loss        of the next token, for causal models (Radford et al. 2018, section 3.2)
     mix_l2_loss    of the weights of a scalar mix (Peters et al. 2018, section 3.2)
 
-A task does not know them: `WithLosses` adds functions of (outputs, batch) to any task. One's own is
+A task does not know them: `Task.further` has functions of (outputs, batch). One's own is
 
     def z_loss(outputs, batch):
         log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
@@ -15,18 +15,17 @@ A task does not know them: `WithLosses` adds functions of (outputs, batch) to an
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.files.errors import UserError
-from bert_jax.models.heads import word_flops
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
 from bert_jax.tasks.task import Batch, Task
 
+T = TypeVar("T", bound=Task)
 # (outputs of the task's model, batch) -> a loss whose mean is added to the task's.
 LossFunction = Callable[[Any, Batch], Sum]
 # What metrics.jsonl has in addition to the means of losses and metrics.
@@ -36,57 +35,7 @@ _RESERVED = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class WithLosses(Task):
-    """A task with further losses; everything else is that of `task`.
-
-    Attributes:
-      model: the encoder's configuration.
-      task: the task itself.
-      functions: (outputs, batch) -> Sums, the further losses; hashable.
-      flops_per_token: forward FLOPs of the further losses' matrix products per position.
-    """
-
-    task: Task
-    functions: tuple[Callable[[Any, Batch], Sums], ...]
-    flops_per_token: float = 0.0
-
-    @property
-    def couples_examples(self) -> bool:
-        return self.task.couples_examples
-
-    def make_model(self) -> nn.Module:
-        return self.task.make_model()
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return self.task.example_batch()
-
-    def transform(self, key, batch, progress=0.0):
-        return self.task.transform(key, batch, progress)
-
-    def losses(self, outputs: Any, batch: Batch) -> Sums:
-        sums = self.task.losses(outputs, batch)
-        for function in self.functions:
-            more = function(outputs, batch)
-            if taken := sums.keys() & more.keys():
-                raise UserError(
-                    f"losses: {', '.join(sorted(taken))} is a loss or a metric of the task itself:"
-                    " choose another name."
-                )
-            sums |= more
-        return sums
-
-    def distilled_losses(self, outputs, teacher, batch, temperature):
-        return self.task.distilled_losses(outputs, teacher, batch, temperature)
-
-    def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
-        return self.task.answers(outputs, batch)
-
-    def head_flops_per_token(self) -> float:
-        return self.task.head_flops_per_token() + self.flops_per_token
-
-
-def add_losses(task: Task, losses: Mapping[str, LossFunction]) -> Task:
+def add_losses(task: T, losses: Mapping[str, LossFunction]) -> T:
     """Returns a task whose loss also has the means of a user's own losses.
 
     Args:
@@ -105,7 +54,7 @@ def add_losses(task: Task, losses: Mapping[str, LossFunction]) -> Task:
                 f" underscores, and none of {', '.join(_RESERVED)}."
             )
     functions = tuple(_Named(name, function) for name, function in losses.items())
-    return WithLosses(task.model, task, functions) if functions else task
+    return dataclasses.replace(task, further=(*task.further, *functions))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +119,7 @@ class Losses:
             )
         return cls(lm_weight, config.head.mix_l2)
 
-    def add_to(self, task: Task) -> Task:
+    def add_to(self, task: T) -> T:
         """Returns a task with these losses.
 
         Args:
@@ -179,15 +128,12 @@ class Losses:
         Raises:
           UserError: there is a loss of the next token, and the model is not causal.
         """
-        flops = 0.0
-        if self.lm_weight:
-            if not task.model.is_causal:
-                raise UserError(
-                    f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this"
-                    " model sees: set --config.head.lm_weight=0, or fine-tune a causal model."
-                )
-            flops = word_flops(task.model)
-        return task if self == Losses() else WithLosses(task.model, task, (self,), flops)
+        if self.lm_weight and not task.model.is_causal:
+            raise UserError(
+                f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this"
+                " model sees: set --config.head.lm_weight=0, or fine-tune a causal model."
+            )
+        return task if self == Losses() else dataclasses.replace(task, further=(self,))
 
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
         sums = self._next_tokens(outputs, batch) if self.lm_weight else {}

@@ -1,7 +1,7 @@
 """ELMo's task: the next word from left to right, and the previous one from right to left.
 
 The data are streams (corpus/streams.py), and the states of the encoder are carried from each batch
-to the next one. The host side reads texts, a text a line, or a JSON object a line with `text_a`. A
+to the next one. The task reads texts, a text a line, or a JSON object a line with `text_a`. A
 prediction is the probability of a text on its own, in both directions:
 
     {"tokens": 5, "forward_log_probability": -30.1, "backward_log_probability": -29.4,
@@ -37,9 +37,7 @@ from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
 from bert_jax.tasks.task import (
     Batch,
-    CorpusData,
-    Task,
-    TaskRow,
+    CorpusTask,
     check_metrics,
     example_batch,
 )
@@ -54,22 +52,128 @@ METRICS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class BidirectionalLM(Task):
-    """The device side.
+class WholeTexts:
+    """Texts as ids, without markers, and the tokenizer that made them."""
+
+    ids: list[list[int]]
+    tokenizer: Tokenizer
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """int64[texts] in slots of a stream, one more than the text has tokens."""
+        return np.array([len(ids) + 1 for ids in self.ids], np.int64)
+
+    def take(self, row_numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
+        """Returns texts as rows of streams of `length` slots; -1: padding."""
+        first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
+        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
+        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
+        rows = []
+        for number in row_numbers.tolist():
+            ids = self.ids[number]
+            both = [first, *ids, first], [last, *reversed(ids), last]
+            rows.append(form.padding if number < 0 else tuple(map(np.array, both)))
+        return form.make_batch(rows)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BidirectionalLM(CorpusTask):
+    """The next and the previous word of each position.
 
     Attributes:
+      metrics: metrics to report; all of METRICS if empty.
       num_samples: words of the sampled softmax; 0: the softmax of all words.
-      num_words: words that are predicted, those with the first ids; the others are `unk_id`.
-      unk_id: id of the unknown word.
       sum_over_time: whether the gradient is that of the loss times the length of a row.
-      predicts: whether the answers are the probabilities of whole texts.
+      num_words: words that are predicted, those with the first ids; the others are `unk_id`. `bind`
+        sets it to that of the tokenizer, if it has fewer.
+      unk_id: id of the unknown word, set by `bind`.
+      predicts: whether the answers are the probabilities of whole texts, set by `bind`.
     """
 
     num_samples: int = 0
+    sum_over_time: bool = True
     num_words: int = 0
     unk_id: int = 0
-    sum_over_time: bool = True
     predicts: bool = False
+
+    LM_HEAD = ("softmax/", "a softmax")
+    READS_STREAMS = True
+    EXAMPLE = Text
+
+    default_config = staticmethod(defaults.bidirectional_lm)
+
+    @classmethod
+    def make(cls, config: BidirectionalLMConfig) -> Self:
+        """Returns the task of a configuration.
+
+        Raises:
+          UserError: the encoder carries no state; or a softmax or a metric does not exist.
+        """
+        name, head = config.model.name, config.head
+        if name in MODELS and not hasattr(MODELS[name].encoder, "language_model"):
+            raise UserError(
+                "config.task='bidirectional_lm' needs an encoder that carries a state in both"
+                f" directions, such as config.model.name='elmo', not {name!r}."
+            )
+        check_metrics(config.metrics, METRICS, field="config.metrics")
+        return cls(
+            metrics=config.metrics or METRICS,
+            data=config.data,
+            num_words=config.model.vocab_size,
+            num_samples=head.num_samples if head.softmax == "sampled" else 0,
+            sum_over_time=head.sum_over_time,
+        )
+
+    def check_rows(self, rows: CorpusRows) -> None:
+        """Refuses to sample words that are not sorted by frequency, and data of other words.
+
+        Raises:
+          UserError: the log-uniform distribution fits the text worse than a uniform one; or the
+            statistics count other words as unknown.
+        """
+        manifest = rows.manifest
+        form = manifest.content["formats"][str(rows.sequence_length)]
+        if form["num_words"] != (words := min(self.num_words, form["vocab_size"])):
+            raise UserError(
+                f"The data in {manifest.folder} were prepared to predict {form['num_words']} words,"
+                f" not {words}: set config.model.vocab_size={form['num_words']}, or prepare them"
+                " again in another config.data.dir."
+            )
+        if self.num_samples and rows.statistics["log_uniform_loss"] > math.log(words):
+            raise UserError(
+                f"The words of {manifest.vocabulary_path} are not sorted by frequency, which"
+                " config.head.softmax='sampled' assumes: sort them, train a vocabulary with"
+                " config.data.vocab='train:words', or set config.head.softmax='full'."
+            )
+
+    def check_example(self, example, tokenizer, model):
+        if example.text_b is not None:
+            raise UserError(
+                f"{example.where} is a pair, and a bidirectional language model reads single"
+                " texts: leave out `text_b`."
+            )
+
+    def encode(self, examples, tokenizer, counts) -> WholeTexts:
+        return WholeTexts([tokenizer.encode(text.text_a) for text in examples], tokenizer)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        """Returns the task for an encoder.
+
+        Raises:
+          ValueError: more words would be sampled than there are.
+        """
+        # A tokenizer of words may know more of them than its vocabulary has.
+        size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
+        bound = {"model": model, "num_words": min(size, model.vocab_size)}
+        task = dataclasses.replace(self, unk_id=tokenizer.unk_id, **bound)
+        if phase is None:
+            return dataclasses.replace(task, predicts=True, num_samples=0)
+        if self.num_samples >= task.num_words:
+            raise ValueError(
+                f"config.head.num_samples={self.num_samples} must be below the number of words,"
+                f" {task.num_words}: lower it, or set config.head.softmax='full'."
+            )
+        return task
 
     def make_model(self) -> BidirectionalLanguageModel:
         return BidirectionalLanguageModel(self.model, self.num_samples, self.num_words)
@@ -134,134 +238,6 @@ class BidirectionalLM(Task):
         words = self.num_samples or self.model.padded_vocab_size
         return 2 * 2.0 * words * (self.model.hidden_size // 2)
 
-
-@dataclasses.dataclass(frozen=True)
-class WholeTexts:
-    """Texts as ids, without markers, and the tokenizer that made them."""
-
-    ids: list[list[int]]
-    tokenizer: Tokenizer
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """int64[texts] in slots of a stream, one more than the text has tokens."""
-        return np.array([len(ids) + 1 for ids in self.ids], np.int64)
-
-    def take(self, row_numbers: np.ndarray, length: int) -> dict[str, np.ndarray]:
-        """Returns texts as rows of streams of `length` slots; -1: padding."""
-        first, last = self.tokenizer.cls_id, self.tokenizer.sep_id
-        size, others = len(self.tokenizer.pieces), (self.tokenizer.pad_id, self.tokenizer.unk_id)
-        form = StreamFormat(length, size, others[0], first, last, others[1], num_words=size)
-        rows = []
-        for number in row_numbers.tolist():
-            ids = self.ids[number]
-            both = [first, *ids, first], [last, *reversed(ids), last]
-            rows.append(form.padding if number < 0 else tuple(map(np.array, both)))
-        return form.make_batch(rows)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BidirectionalLMData(CorpusData):
-    """The host side.
-
-    Attributes:
-      metrics: metrics to report; all of METRICS if empty.
-      vocab_size: maximum number of words that are predicted.
-      num_samples, sum_over_time: see `BidirectionalLM`.
-    """
-
-    vocab_size: int = 0
-    num_samples: int = 0
-    sum_over_time: bool = True
-
-    HEAD = ("softmax/", "a softmax")
-
-    @classmethod
-    def make(cls, config: BidirectionalLMConfig) -> Self:
-        """Returns the host side for a configuration.
-
-        Raises:
-          UserError: the encoder carries no state; or a softmax or a metric does not exist.
-        """
-        name, head = config.model.name, config.head
-        if name in MODELS and not hasattr(MODELS[name].encoder, "language_model"):
-            raise UserError(
-                "config.task='bidirectional_lm' needs an encoder that carries a state in both"
-                f" directions, such as config.model.name='elmo', not {name!r}."
-            )
-        check_metrics(config.metrics, METRICS, field="config.metrics")
-        return cls(
-            metrics=config.metrics or METRICS,
-            data=config.data,
-            vocab_size=config.model.vocab_size,
-            num_samples=head.num_samples if head.softmax == "sampled" else 0,
-            sum_over_time=head.sum_over_time,
-        )
-
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        """Returns the device side.
-
-        Raises:
-          ValueError: more words would be sampled than there are.
-        """
-        # A tokenizer of words may know more of them than its vocabulary has.
-        size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
-        num_words = min(size, model.vocab_size)
-        task = BidirectionalLM(model, num_words=num_words, unk_id=tokenizer.unk_id)
-        if phase is None:
-            return dataclasses.replace(task, predicts=True)
-        if self.num_samples >= task.num_words:
-            raise ValueError(
-                f"config.head.num_samples={self.num_samples} must be below the number of words,"
-                f" {task.num_words}: lower it, or set config.head.softmax='full'."
-            )
-        return dataclasses.replace(
-            task, num_samples=self.num_samples, sum_over_time=self.sum_over_time
-        )
-
-    def check_rows(self, rows: CorpusRows) -> None:
-        """Refuses to sample words that are not sorted by frequency, and data of other words.
-
-        Raises:
-          UserError: the log-uniform distribution fits the text worse than a uniform one; or the
-            statistics count other words as unknown.
-        """
-        manifest = rows.manifest
-        form = manifest.content["formats"][str(rows.sequence_length)]
-        if form["num_words"] != (words := min(self.vocab_size, form["vocab_size"])):
-            raise UserError(
-                f"The data in {manifest.folder} were prepared to predict {form['num_words']} words,"
-                f" not {words}: set config.model.vocab_size={form['num_words']}, or prepare them"
-                " again in another config.data.dir."
-            )
-        if self.num_samples and rows.statistics["log_uniform_loss"] > math.log(words):
-            raise UserError(
-                f"The words of {manifest.vocabulary_path} are not sorted by frequency, which"
-                " config.head.softmax='sampled' assumes: sort them, train a vocabulary with"
-                " config.data.vocab='train:words', or set config.head.softmax='full'."
-            )
-
-    def evaluate(self, rows: CorpusRows, answers, means):
-        values = dict(means)
-        for name, loss in (
-            ("perplexity", "bidirectional_lm_loss"),
-            ("forward_perplexity", "forward_loss"),
-            ("backward_perplexity", "backward_loss"),
-        ):
-            values[name] = perplexity(values[loss])
-        values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
-        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
-
-    def check_example(self, example, tokenizer, model):
-        if example.text_b is not None:
-            raise UserError(
-                f"{example.where} is a pair, and a bidirectional language model reads single"
-                " texts: leave out `text_b`."
-            )
-
-    def encode(self, examples, tokenizer, counts) -> WholeTexts:
-        return WholeTexts([tokenizer.encode(text.text_a) for text in examples], tokenizer)
-
     def collect(self, examples, rows: WholeTexts, answers):
         """The log-probabilities and the perplexity of each text."""
         predictions = []
@@ -277,10 +253,13 @@ class BidirectionalLMData(CorpusData):
             )
         return predictions
 
-
-BIDIRECTIONAL_LM = TaskRow(
-    make=BidirectionalLMData.make,
-    default_config=defaults.bidirectional_lm,
-    reads_streams=True,
-    example=Text,
-)
+    def evaluate(self, rows: CorpusRows, answers, means):
+        values = dict(means)
+        for name, loss in (
+            ("perplexity", "bidirectional_lm_loss"),
+            ("forward_perplexity", "forward_loss"),
+            ("backward_perplexity", "backward_loss"),
+        ):
+            values[name] = perplexity(values[loss])
+        values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
+        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []

@@ -1,6 +1,6 @@
 """Next-token prediction: GPT's task (Radford et al. 2018), and BERT's as "LTR & No NSP".
 
-The encoder's mask is causal, and each position predicts the token after it. The host side reads
+The encoder's mask is causal, and each position predicts the token after it. The task reads
 texts, a text a line, or a JSON object a line with `text_a` and, for a pair, `text_b`. A prediction
 is the probability of the text, given only its beginning marker:
 
@@ -28,7 +28,7 @@ from bert_jax.models.heads import WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
-from bert_jax.tasks.task import Batch, CorpusData, Task, TaskRow
+from bert_jax.tasks.task import Batch, CorpusTask
 from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
@@ -37,16 +37,92 @@ METRICS = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
 OF_RUNNING_TEXT = ("word_perplexity", "bits_per_character")
 
 
-@dataclasses.dataclass(frozen=True)
-class CausalLM(Task):
-    """The device side.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CausalLM(CorpusTask):
+    """The token after each position.
 
     Attributes:
+      metrics: some of METRICS and OF_RUNNING_TEXT.
       num_pieces: size of the tokenizer, whose pieces get probabilities; the model's table may have
-        more rows. 0: there are no answers.
+        more rows. 0: there are no answers. Set by `bind`.
     """
 
     num_pieces: int = 0
+
+    LM_HEAD = ("masked_lm/", "a head that predicts tokens")
+    READS_FORWARD = True
+    CAN_BE_PHASE = True
+    EXAMPLE = Text
+
+    default_config = staticmethod(defaults.causal_lm)
+
+    @classmethod
+    def make(cls, config: PretrainingConfig) -> Self:
+        """Returns the task of a configuration.
+
+        Raises:
+          UserError: the model is not causal, or predicts next sentences; a metric does not exist,
+            or not for such data.
+        """
+        _check_model(config.model)
+        available = METRICS
+        if config.data.segments == "running_text":
+            available += OF_RUNNING_TEXT
+        for name in config.metrics:
+            if name in OF_RUNNING_TEXT and name not in available:
+                raise UserError(
+                    f"config.metrics: {name} needs config.data.segments='running_text', not"
+                    f" {config.data.segments!r}, whose rows are not each text once."
+                )
+            if name not in available:
+                raise UserError(
+                    f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
+                )
+        return cls(metrics=config.metrics or available, data=config.data)
+
+    @classmethod
+    def as_phase(cls, model: EncoderConfig) -> "CausalLM":
+        """Returns the task of a phase in which a masked language model is trained on next tokens.
+
+        All its parameters are those of the model, in the same places: the encoder, whose attention
+        is causal in this phase, and the head (arXiv 2507.00994 trains encoders so, first on next
+        tokens).
+
+        Raises:
+          UserError: the model has other heads or another attention pattern.
+        """
+        is_bidirectional = getattr(model, "attention_pattern", "") == "bidirectional"
+        fields = ("next_sentence", "copy_head")
+        if wrong := [name for name in fields if getattr(model, name, False)]:
+            raise UserError(
+                f"config.phases: a phase of 'causal_lm' trains the head for tokens only; set"
+                f" config.model.{wrong[0]}=False."
+            )
+        if not isinstance(model, TransformerConfig) or not is_bidirectional:
+            raise UserError(
+                "config.phases: a phase of 'causal_lm' needs an encoder with"
+                " config.model.attention_pattern='bidirectional': leave the task out."
+            )
+        return cls(model=dataclasses.replace(model, reads_forward=True))
+
+    def check_example(self, example, tokenizer, model):
+        encode_text(example, tokenizer, model.max_position_embeddings)
+
+    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
+        rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
+        return EncodedTexts(rows, tokenizer)
+
+    def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
+        """Returns a text with the marker that texts begin with in the training rows."""
+        if self.data.segments != "running_text" or tokenizer.cls_id < 0:
+            return row
+        ids = row.input_ids.copy()
+        ids[0] = tokenizer.sep_id
+        return dataclasses.replace(row, input_ids=ids)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        num_pieces = 0 if phase else len(tokenizer.pieces)
+        return dataclasses.replace(self, model=model, num_pieces=num_pieces)
 
     def make_model(self) -> CausalLMModel:
         return CausalLMModel(self.model)
@@ -74,61 +150,6 @@ class CausalLM(Task):
     def head_flops_per_token(self) -> float:
         return word_flops(self.model)
 
-
-class CausalLMData(CorpusData):
-    """The host side; `metrics` are those that are reported, all if empty."""
-
-    HEAD = ("masked_lm/", "a head that predicts tokens")
-
-    @classmethod
-    def make(cls, config: PretrainingConfig) -> Self:
-        """Returns the host side for a configuration.
-
-        Raises:
-          UserError: the model is not causal, or predicts next sentences; a metric does not exist,
-            or not for such data.
-        """
-        _check_model(config.model)
-        available = METRICS
-        if config.data.segments == "running_text":
-            available += OF_RUNNING_TEXT
-        for name in config.metrics:
-            if name in OF_RUNNING_TEXT and name not in available:
-                raise UserError(
-                    f"config.metrics: {name} needs config.data.segments='running_text', not"
-                    f" {config.data.segments!r}, whose rows are not each text once."
-                )
-            if name not in available:
-                raise UserError(
-                    f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
-                )
-        return cls(metrics=config.metrics or available, data=config.data)
-
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        return CausalLM(model, num_pieces=0 if phase else len(tokenizer.pieces))
-
-    def evaluate(self, rows: CorpusRows, answers, means):
-        loss = means["causal_lm_loss"]
-        values = {**means, "perplexity": perplexity(loss)}
-        if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
-            values |= text_scores(loss, rows.text_counts)
-        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
-
-    def check_example(self, example, tokenizer, model):
-        encode_text(example, tokenizer, model.max_position_embeddings)
-
-    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
-        rows = [self.begin(encode_text(text, tokenizer, None), tokenizer) for text in examples]
-        return EncodedTexts(rows, tokenizer)
-
-    def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
-        """Returns a text with the marker that texts begin with in the training rows."""
-        if self.data.segments != "running_text" or tokenizer.cls_id < 0:
-            return row
-        ids = row.input_ids.copy()
-        ids[0] = tokenizer.sep_id
-        return dataclasses.replace(row, input_ids=ids)
-
     def collect(self, examples, rows: EncodedTexts, answers):
         """`tokens`, `log_probability` and `perplexity` of each text."""
         predictions = []
@@ -142,6 +163,13 @@ class CausalLMData(CorpusData):
                 }
             )
         return predictions
+
+    def evaluate(self, rows: CorpusRows, answers, means):
+        loss = means["causal_lm_loss"]
+        values = {**means, "perplexity": perplexity(loss)}
+        if "word_perplexity" in self.metrics or "bits_per_character" in self.metrics:
+            values |= text_scores(loss, rows.text_counts)
+        return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
 
 
 def predicted_positions(row: TextRow) -> np.ndarray:
@@ -162,36 +190,3 @@ def _check_model(model: EncoderConfig) -> None:
             "config.task='causal_lm' predicts each token from those before it and needs"
             f" config.model.attention_pattern='causal', {found}."
         )
-
-
-def as_phase(model: EncoderConfig) -> CausalLM:
-    """Returns the task of a phase in which a masked language model is trained on next tokens.
-
-    All its parameters are those of the model, in the same places: the encoder, whose attention is
-    causal in this phase, and the head (arXiv 2507.00994 trains encoders so, first on next tokens).
-
-    Raises:
-      UserError: the model has other heads or another attention pattern.
-    """
-    is_bidirectional = getattr(model, "attention_pattern", "") == "bidirectional"
-    fields = ("next_sentence", "copy_head")
-    if wrong := [name for name in fields if getattr(model, name, False)]:
-        raise UserError(
-            f"config.phases: a phase of 'causal_lm' trains the head for tokens only; set"
-            f" config.model.{wrong[0]}=False."
-        )
-    if not isinstance(model, TransformerConfig) or not is_bidirectional:
-        raise UserError(
-            "config.phases: a phase of 'causal_lm' needs an encoder with"
-            " config.model.attention_pattern='bidirectional': leave the task out."
-        )
-    return CausalLM(dataclasses.replace(model, reads_forward=True))
-
-
-CAUSAL_LM = TaskRow(
-    make=CausalLMData.make,
-    default_config=defaults.causal_lm,
-    reads_forward=True,
-    example=Text,
-    as_phase=as_phase,
-)

@@ -4,7 +4,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,6 @@ from bert_jax.config import defaults
 from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
@@ -31,7 +30,7 @@ from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.decisions import Decision
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
-from bert_jax.tasks.task import Answer, Batch, Prediction, Task, TaskRow, check_metrics
+from bert_jax.tasks.task import Answer, Batch, Prediction, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -57,60 +56,9 @@ METRICS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Classification(Task):
-    """The device side.
-
-    Attributes:
-      kind: single, multi or regression.
-      num_classes: 1 for a regression.
-      head: what the head reads of the encoder.
-      class_loss: the loss of classes.
-    """
-
-    kind: str
-    num_classes: int
-    head: HeadConfig = HeadConfig()
-    class_loss: ClassLoss = ClassLoss()
-
-    def make_model(self) -> ClassificationModel:
-        return ClassificationModel(self.model, self.num_classes, self.head)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        batch = super().example_batch()
-        if self.head.both_orders:
-            return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
-        return batch
-
-    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
-        """Cross-entropy; of several labels the mean binary one; of a number the squared error."""
-        logits, labels, weights = outputs.logits, batch["labels"], batch["weights"]
-        if self.kind == "single":
-            return self.class_loss.single("task", logits, labels, weights)
-        if self.kind == "multi":
-            values = self.class_loss.several(logits, labels)
-        else:
-            values = (logits[..., 0] - labels) ** 2
-        return {"task_loss": Sum((values * weights).sum(), weights.sum())}
-
-    def distilled_losses(self, outputs, teacher, batch, temperature):
-        """Divergence; of several labels the mean binary one; of a number the squared error."""
-        logits, targets = outputs.logits, teacher.logits
-        if self.kind == "single":
-            values = losses.divergence(logits, targets, temperature)
-        elif self.kind == "multi":
-            values = losses.binary_divergence(logits, targets, temperature).mean(-1)
-        else:
-            values = (logits[..., 0] - targets[..., 0]) ** 2
-        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
-
-    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {"logits": outputs.logits}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ClassificationData(Labelled):
-    """The host side.
+class Classification(Labelled):
+    """Classes, several labels or a number for each text or pair.
 
     Attributes:
       metrics: rows of METRICS[kind].
@@ -121,21 +69,28 @@ class ClassificationData(Labelled):
       on_missing: what is done with rows without text or label; see `read_table`.
       published: the published set, if it is one.
       decision: from logits to labels.
+      class_loss: the loss of classes, set by `bind`.
     """
 
-    kind: str
-    long_texts: str
-    stride: int
-    columns: Columns | None
-    on_missing: str
-    published: TextTask | None
+    kind: str = "single"
+    long_texts: str = "truncate"
+    stride: int = 0
+    columns: Columns | None = None
+    on_missing: str = "error"
+    published: TextTask | None = None
     decision: Decision = Decision()
+    class_loss: ClassLoss = ClassLoss()
 
-    PACKS: ClassVar = True
+    HEAD = "classifier"
+    POOLS = True
+    PACKS = True
+    EXAMPLE = TextExample
+
+    default_config = staticmethod(defaults.classification)
 
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "ClassificationData":
-        """Returns the host side for a configuration, without labels.
+    def make(cls, config: FinetuningConfig) -> "Classification":
+        """Returns the task of a configuration, without labels.
 
         Raises:
           UserError: for a set, a kind of labels, a metric or a head that does not exist.
@@ -210,11 +165,44 @@ class ClassificationData(Labelled):
             )
         return names
 
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)
         class_loss = ClassLoss.make(self.head, self.labels, several=self.kind == "multi")
-        classes = max(1, len(self.labels))
-        return self.losses.add_to(Classification(model, self.kind, classes, self.head, class_loss))
+        return self.auxiliary.add_to(dataclasses.replace(self, model=model, class_loss=class_loss))
+
+    def make_model(self) -> ClassificationModel:
+        return ClassificationModel(self.model, max(1, len(self.labels)), self.head)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        batch = super().example_batch()
+        if self.head.both_orders:
+            return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
+        return batch
+
+    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
+        """Cross-entropy; of several labels the mean binary one; of a number the squared error."""
+        logits, labels, weights = outputs.logits, batch["labels"], batch["weights"]
+        if self.kind == "single":
+            return self.class_loss.single("task", logits, labels, weights)
+        if self.kind == "multi":
+            values = self.class_loss.several(logits, labels)
+        else:
+            values = (logits[..., 0] - labels) ** 2
+        return {"task_loss": Sum((values * weights).sum(), weights.sum())}
+
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """Divergence; of several labels the mean binary one; of a number the squared error."""
+        logits, targets = outputs.logits, teacher.logits
+        if self.kind == "single":
+            values = losses.divergence(logits, targets, temperature)
+        elif self.kind == "multi":
+            values = losses.binary_divergence(logits, targets, temperature).mean(-1)
+        else:
+            values = (logits[..., 0] - targets[..., 0]) ** 2
+        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
+
+    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"logits": outputs.logits}
 
     def encode(self, examples, tokenizer, counts) -> EncodedRows:
         labels, length = Labels(self.labels) if self.labels else None, self.max_sequence_length
@@ -355,13 +343,3 @@ def _columns(data: LabelledConfig, kind: str) -> Columns:
         multi_hot=data.multi_hot,
         decimal=data.decimal if kind == "regression" else None,
     )
-
-
-CLASSIFICATION = TaskRow(
-    make=ClassificationData.make,
-    default_config=defaults.classification,
-    head="classifier",
-    pools=True,
-    distills=True,
-    example=TextExample,
-)

@@ -45,7 +45,7 @@ class Teacher:
     """A trained model that a run's model learns from; it has no optimizer and no checkpoints.
 
     Attributes:
-      task: its device side.
+      task: its task.
       config: what is compared, all of it decided.
       params: its parameters by path, float32 on the host.
       sha256: checksum of their names, shapes and values.
@@ -58,7 +58,7 @@ class Teacher:
 
     def teach(self, task: Task) -> "Distilled":
         """Returns a task whose model also learns from this teacher."""
-        return Distilled(task.model, task, self.task, self.config)
+        return Distilled(task, self.task, self.config, model=task.model)
 
 
 @flax.struct.dataclass
@@ -83,7 +83,6 @@ class Distilled(Task):
     """The task of a student with a teacher; answers, masks and names are those of `task`.
 
     Attributes:
-      model: the student's encoder.
       task: the student's task.
       teacher: the teacher's: of the same kind, or an `EncoderTask` if predictions are not compared.
       config: the settings, whose layer map, layer and relation heads are resolved.
@@ -109,7 +108,7 @@ class Distilled(Task):
         Each loss NAME_loss of predictions becomes a metric, beside NAME_distilled_loss, the
         divergence from the teacher. What is minimized has "weighted_" in front.
         """
-        config, sums = self.config, self.task.losses(outputs.student, batch)
+        config, sums = self.config, self.task.all_losses(outputs.student, batch)
         if weight := config.weight:
             both = outputs.student, outputs.teacher
             found = self.task.distilled_losses(*both, batch, config.temperature)

@@ -25,7 +25,7 @@ from bert_jax.scores import correlation, retrieval
 from bert_jax.tasks.embedding_losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
-from bert_jax.tasks.task import Batch, Task, TaskRow, check_metrics
+from bert_jax.tasks.task import Batch, check_metrics
 
 _CORRELATIONS = {"spearman": correlation.spearman, "pearson": correlation.pearson}
 # Fields of config.head that other heads read, and the only value here.
@@ -33,44 +33,9 @@ _FIXED = {"layers": "last", "pooler": False, "lm_weight": 0.0, "both_orders": Fa
 _POOLS = ("mean", "max", "cls")
 
 
-@dataclasses.dataclass(frozen=True)
-class Embedding(Task):
-    """The device side.
-
-    Attributes:
-      head: the pooling, loss, temperature and sizes of prefixes.
-    """
-
-    head: HeadConfig
-
-    @property
-    def couples_examples(self) -> bool:
-        return self.head.embedding_loss != "cosine_mse"
-
-    def make_model(self) -> EmbeddingModel:
-        return EmbeddingModel(self.model, self.head)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return {name: array[:, None] for name, array in super().example_batch().items()}
-
-    def losses(self, outputs: EmbeddingOutputs, batch: Batch) -> Sums:
-        """Those of the whole vectors, `task_loss`, and of each prefix, such as `task_64_loss`."""
-        head, vectors = self.head, outputs.vectors
-        sums = embedding_loss("task", head.embedding_loss, vectors, batch, head.temperature)
-        for size in head.matryoshka:
-            part = vectors[..., :size]
-            sums |= embedding_loss(
-                f"task_{size}", head.embedding_loss, part, batch, head.temperature
-            )
-        return sums
-
-    def answers(self, outputs: EmbeddingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {"vectors": outputs.vectors}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EmbeddingData(Labelled):
-    """The host side.
+class Embedding(Labelled):
+    """Vectors of texts.
 
     Attributes:
       columns: the columns of the files.
@@ -78,12 +43,16 @@ class EmbeddingData(Labelled):
       labels: none.
     """
 
-    columns: Columns
-    on_missing: str
+    columns: Columns = Columns("text_a", "text_b", None)
+    on_missing: str = "error"
+
+    EMBEDS = True
+
+    default_config = staticmethod(defaults.embedding)
 
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "EmbeddingData":
-        """Returns the host side for a configuration.
+    def make(cls, config: FinetuningConfig) -> "Embedding":
+        """Returns the task of a configuration.
 
         Raises:
           UserError: for columns, a loss, metrics or a head that do not fit together.
@@ -136,20 +105,44 @@ class EmbeddingData(Labelled):
         how = {"on_missing": self.on_missing, "has_labels": self.has_scores}
         return read_table(path, self.columns, counts, labelled, **how)
 
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
+    def encode(self, examples, tokenizer, counts) -> GroupedRows:
+        if self.head.embedding_loss == "cosine_mse":
+            for example in examples:
+                _check_cosine(example)
+        return encode_separately(examples, tokenizer, self.max_sequence_length, counts)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
         check_head(self.head, model, pools=True)
         if (sizes := self.head.matryoshka) and sizes[-1] >= model.hidden_size:
             raise UserError(
                 f"head.matryoshka={sizes} must be below the {model.hidden_size} dimensions of the"
                 " model, whose loss is always added."
             )
-        return Embedding(model, self.head)
+        return dataclasses.replace(self, model=model)
 
-    def encode(self, examples, tokenizer, counts) -> GroupedRows:
-        if self.head.embedding_loss == "cosine_mse":
-            for example in examples:
-                _check_cosine(example)
-        return encode_separately(examples, tokenizer, self.max_sequence_length, counts)
+    @property
+    def couples_examples(self) -> bool:
+        return self.head.embedding_loss != "cosine_mse"
+
+    def make_model(self) -> EmbeddingModel:
+        return EmbeddingModel(self.model, self.head)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        return {name: array[:, None] for name, array in super().example_batch().items()}
+
+    def losses(self, outputs: EmbeddingOutputs, batch: Batch) -> Sums:
+        """Those of the whole vectors, `task_loss`, and of each prefix, such as `task_64_loss`."""
+        head, vectors = self.head, outputs.vectors
+        sums = embedding_loss("task", head.embedding_loss, vectors, batch, head.temperature)
+        for size in head.matryoshka:
+            part = vectors[..., :size]
+            sums |= embedding_loss(
+                f"task_{size}", head.embedding_loss, part, batch, head.temperature
+            )
+        return sums
+
+    def answers(self, outputs: EmbeddingOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"vectors": outputs.vectors}
 
     def collect(self, examples, rows, answers):
         """`similarity`, the cosine of the two texts."""
@@ -227,6 +220,3 @@ def _check_embedding_head(head: HeadConfig, frozen_layers: int) -> None:
             "optimizer.frozen_layers=-1 freezes the encoder, and embeddings have no other"
             " parameters: set --config.optimizer.frozen_layers=0."
         )
-
-
-EMBEDDING = TaskRow(make=EmbeddingData.make, default_config=defaults.embedding, embeds=True)

@@ -8,7 +8,6 @@ import numpy as np
 
 from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -19,52 +18,31 @@ from bert_jax.scores import classification as scores
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
-from bert_jax.tasks.task import Batch, Task, TaskRow
+from bert_jax.tasks.task import Batch
 
 METRICS = ("accuracy",)
 
 
-@dataclasses.dataclass(frozen=True)
-class MultipleChoice(Task):
-    """The device side.
-
-    Attributes:
-      head: what the head reads of the encoder.
-    """
-
-    head: HeadConfig = HeadConfig()
-
-    def make_model(self) -> MultipleChoiceModel:
-        return MultipleChoiceModel(self.model, self.head)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return {name: array[:, None] for name, array in super().example_batch().items()}
-
-    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
-        return losses.classify("task", outputs.logits, batch["labels"], batch["weights"])
-
-    def distilled_losses(self, outputs, teacher, batch, temperature):
-        values = losses.divergence(outputs.logits, teacher.logits, temperature)
-        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
-
-    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {"probabilities": jax.nn.softmax(outputs.logits)}
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoiceData(Labelled):
-    """The host side.
+class MultipleChoice(Labelled):
+    """Which of several endings continues a text.
 
     Attributes:
       columns: the columns of the files.
       labels: none; endings have numbers.
     """
 
-    columns: ChoiceColumns
+    columns: ChoiceColumns = ChoiceColumns()
+
+    HEAD = "classifier"
+    POOLS = True
+    EXAMPLE = ChoiceExample
+
+    default_config = staticmethod(defaults.multiple_choice)
 
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "MultipleChoiceData":
-        """Returns the host side for a configuration, without labels.
+    def make(cls, config: FinetuningConfig) -> "MultipleChoice":
+        """Returns the task of a configuration, without labels.
 
         Raises:
           UserError: for a metric or a head that does not exist, or without a column of the
@@ -92,12 +70,28 @@ class MultipleChoiceData(Labelled):
     def read(self, path, counts, labelled) -> Iterator[ChoiceExample]:
         return read_choices(path, counts, labelled, self.columns)
 
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model, pools=True)
-        return self.losses.add_to(MultipleChoice(model, self.head))
-
     def encode(self, examples, tokenizer, counts) -> GroupedRows:
         return encode_choices(examples, tokenizer, self.max_sequence_length, counts)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        check_head(self.head, model, pools=True)
+        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
+
+    def make_model(self) -> MultipleChoiceModel:
+        return MultipleChoiceModel(self.model, self.head)
+
+    def example_batch(self) -> dict[str, jax.Array]:
+        return {name: array[:, None] for name, array in super().example_batch().items()}
+
+    def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
+        return losses.classify("task", outputs.logits, batch["labels"], batch["weights"])
+
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        values = losses.divergence(outputs.logits, teacher.logits, temperature)
+        return {"task_loss": losses.weighted_sum(values, batch["weights"])}
+
+    def answers(self, outputs: ClassificationOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"probabilities": jax.nn.softmax(outputs.logits)}
 
     def collect(self, examples, rows, answers):
         """`choice`, its number and `ending`, and the `probabilities` of all."""
@@ -123,13 +117,3 @@ class MultipleChoiceData(Labelled):
     def baseline(self, examples):
         gold = np.array([example.label for example in examples])
         return scores.majority_class_score(scores.accuracy, gold)
-
-
-MULTIPLE_CHOICE = TaskRow(
-    make=MultipleChoiceData.make,
-    default_config=defaults.multiple_choice,
-    head="classifier",
-    pools=True,
-    distills=True,
-    example=ChoiceExample,
-)

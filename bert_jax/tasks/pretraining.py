@@ -1,6 +1,6 @@
 """BERT's own task: masked tokens and, unless left out, whether B really follows A.
 
-The host side reads texts whose [MASK]s are to be filled in: a text a line, or a JSON object a line
+The task reads texts whose [MASK]s are to be filled in: a text a line, or a JSON object a line
 with `text_a` and, for a pair, `text_b`. A prediction is
 
     {"next_sentence": {"is_next": 0.97, "random_next": 0.03},
@@ -34,126 +34,47 @@ from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import (
     Answer,
     Batch,
-    CorpusData,
+    CorpusTask,
     Prediction,
-    Task,
-    TaskRow,
     example_batch,
 )
 from bert_jax.text.lexicon import PHRASE
 from bert_jax.text.tokenization import Tokenizer
 
 
-@dataclasses.dataclass(frozen=True)
-class Pretraining(Task):
-    """Masked language modelling and next sentence prediction (paper, section 3.1).
-
-    Attributes:
-      next_sentence: whether next sentences are predicted.
-      rule: masking on the device; None: the batches come with masks.
-      mask_id: id of [MASK], for a copy head.
-      sequence_length, max_predictions: positions and slots of a row, for FLOPs.
-      id_characters: number of characters of each id's piece, for bits per character; (): none.
-      top_k: number of candidates for each mask in the answers; 0: there are no answers.
-      num_pieces: size of the tokenizer; the model's table may have more rows.
-    """
-
-    next_sentence: bool = True
-    rule: masking.MaskingRule | None = None
-    mask_id: int = -1
-    sequence_length: int = 1
-    max_predictions: int = 0
-    id_characters: tuple[int, ...] = ()
-    top_k: int = 0
-    num_pieces: int = 0
-
-    def make_model(self) -> PreTrainingModel:
-        return PreTrainingModel(self.model, self.next_sentence, self.mask_id)
-
-    def example_batch(self) -> dict[str, jax.Array]:
-        return example_batch() | {"masked_lm_positions": jnp.zeros((1, 1), jnp.int32)}
-
-    def transform(self, key, batch, progress=0.0):
-        if self.rule is None:
-            return dict(batch)
-        return masking.mask_batch(key, batch, self.rule, progress)
-
-    def losses(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
-        ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
-        logits, copies = outputs.masked_lm_logits, outputs.copies
-        if copies is None:
-            sums = losses.classify("masked_lm", logits, ids, weights)
-        else:
-            sums = classify_copies("masked_lm", logits, copies, ids, weights)
-        if self.id_characters:  # a loss that can be compared between vocabularies
-            characters = (jnp.asarray(self.id_characters, jnp.int32)[ids] * weights).sum()
-            bits = sums["masked_lm_loss"].numerator / np.log(2)
-            sums["masked_lm_bits_per_character"] = metric(bits, characters)
-        if outputs.next_sentence_logits is not None:
-            labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
-            sums |= losses.classify("next_sentence", outputs.next_sentence_logits, labels, weights)
-        if "mask_units" in batch:
-            sums["masked_phrases"] = _masked_phrases(batch)
-        return sums
-
-    def distilled_losses(self, outputs, teacher, batch, temperature):
-        """The divergences of masked tokens and, where they are predicted, of next sentences."""
-        words = self.model.vocab_size  # without the rows that pad the table
-        logits, targets = (x.masked_lm_logits[..., :words] for x in (outputs, teacher))
-        values = losses.divergence(logits, targets, temperature)
-        sums = {"masked_lm_loss": losses.weighted_sum(values, batch["masked_lm_weights"])}
-        if outputs.next_sentence_logits is not None:
-            pairs = outputs.next_sentence_logits, teacher.next_sentence_logits
-            values, weights = losses.divergence(*pairs, temperature), batch["next_sentence_weights"]
-            sums["next_sentence_loss"] = losses.weighted_sum(values, weights)
-        return sums
-
-    def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
-        if not self.top_k:
-            return {}
-        probabilities = outputs.probabilities(self.num_pieces)
-        probabilities, tokens = jax.lax.top_k(probabilities, self.top_k)
-        answers = {"probabilities": probabilities, "tokens": tokens}
-        if outputs.next_sentence_logits is not None:
-            answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)
-        return answers
-
-    def head_flops_per_token(self) -> float:
-        length, predictions = self.sequence_length, self.max_predictions
-        flops = predictions * word_flops(self.model)
-        if self.model.has_copy_head:
-            flops += copy_flops(self.model, length, predictions)
-        if isinstance(self.model, TransformerConfig) and self.model.last_layer_predicted_only:
-            # What the encoder's own FLOPs count too much.
-            copies = self.model.has_copy_head
-            unread = feed_forward_flops(self.model) if copies else query_flops(self.model, length)
-            flops -= (length - predictions) * unread
-        return flops / length
-
-
-def _masked_phrases(batch: Batch) -> Sum:
-    """Returns the share of the phrases that are masked."""
-    begins = batch["mask_units"] >= PHRASE  # int8[batch, seq]
-    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
-    numerator = (masked * batch["masked_lm_weights"]).sum()
-    return metric(numerator, begins.sum().astype(jnp.float32))
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class PretrainingData(CorpusData):
-    """The host side.
+class Pretraining(CorpusTask):
+    """Masked language modelling and next sentence prediction (paper, section 3.1).
 
     Attributes:
       metrics: empty: every mean of the device's sums is reported.
       next_sentence: whether next sentences are predicted.
       judges_pairs: whether that head is trained.
-      top_k: candidates for each mask.
+      top_k: candidates for each mask in the answers.
+      rule: masking on the device; None: the batches come with masks. This and what follows is set
+        by `bind`.
+      mask_id: id of [MASK], for a copy head.
+      sequence_length, max_predictions: positions and slots of a row, for FLOPs.
+      id_characters: number of characters of each id's piece, for bits per character; (): none.
+      num_pieces: size of the tokenizer; the model's table may have more rows. 0: there are no
+        answers.
     """
 
-    next_sentence: bool = False
+    next_sentence: bool = True
     judges_pairs: bool = True
     top_k: int = 5
+    rule: masking.MaskingRule | None = None
+    mask_id: int = -1
+    sequence_length: int = 1
+    max_predictions: int = 0
+    id_characters: tuple[int, ...] = ()
+    num_pieces: int = 0
+
+    POOLS = True
+    FILLS_MASKS = True
+    EXAMPLE = Text
+
+    default_config = staticmethod(defaults.pretraining)
 
     @classmethod
     def make(cls, config: PretrainingConfig) -> Self:
@@ -164,17 +85,25 @@ class PretrainingData(CorpusData):
         heads = {path.split("/")[0] for path in untrained}
         return dataclasses.replace(self, judges_pairs="next_sentence" not in heads)
 
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
+    def check_example(self, example, tokenizer, model):
+        encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
+
+    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
+        rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
+        return EncodedTexts(rows, tokenizer)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
         if tokenizer.mask_id < 0:
             raise UserError(
                 "The vocabulary has no [MASK], which masked tokens need: set data.vocab to a"
                 " WordPiece vocabulary or a SentencePiece model, or train on next tokens"
                 " (configs/gpt.py)."
             )
-        task = Pretraining(model, self.next_sentence, mask_id=tokenizer.mask_id)
         pieces = len(tokenizer.pieces)
+        bound = {"model": model, "mask_id": tokenizer.mask_id, "top_k": min(self.top_k, pieces)}
+        task = dataclasses.replace(self, **bound)
         if phase is None:
-            return dataclasses.replace(task, top_k=min(self.top_k, pieces), num_pieces=pieces)
+            return dataclasses.replace(task, num_pieces=pieces)
         if evaluate:
             task = dataclasses.replace(task, id_characters=tokenizer.piece_lengths())
         max_predictions = phase.max_predictions_per_seq
@@ -220,12 +149,69 @@ class PretrainingData(CorpusData):
             return ()
         return (1.0, 1.0, *parse_weights(self.data.lexicon_weights).values())
 
-    def check_example(self, example, tokenizer, model):
-        encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
+    def make_model(self) -> PreTrainingModel:
+        return PreTrainingModel(self.model, self.next_sentence, self.mask_id)
 
-    def encode(self, examples, tokenizer, counts) -> EncodedTexts:
-        rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
-        return EncodedTexts(rows, tokenizer)
+    def example_batch(self) -> dict[str, jax.Array]:
+        return example_batch() | {"masked_lm_positions": jnp.zeros((1, 1), jnp.int32)}
+
+    def transform(self, key, batch, progress=0.0):
+        if self.rule is None:
+            return dict(batch)
+        return masking.mask_batch(key, batch, self.rule, progress)
+
+    def losses(self, outputs: PreTrainingOutputs, batch: Batch) -> Sums:
+        ids, weights = batch["masked_lm_ids"], batch["masked_lm_weights"]
+        logits, copies = outputs.masked_lm_logits, outputs.copies
+        if copies is None:
+            sums = losses.classify("masked_lm", logits, ids, weights)
+        else:
+            sums = classify_copies("masked_lm", logits, copies, ids, weights)
+        if self.id_characters:  # a loss that can be compared between vocabularies
+            characters = (jnp.asarray(self.id_characters, jnp.int32)[ids] * weights).sum()
+            bits = sums["masked_lm_loss"].numerator / np.log(2)
+            sums["masked_lm_bits_per_character"] = metric(bits, characters)
+        if outputs.next_sentence_logits is not None:
+            labels, weights = batch["next_sentence_labels"], batch["next_sentence_weights"]
+            sums |= losses.classify("next_sentence", outputs.next_sentence_logits, labels, weights)
+        if "mask_units" in batch:
+            sums["masked_phrases"] = _masked_phrases(batch)
+        return sums
+
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """The divergences of masked tokens and, where they are predicted, of next sentences."""
+        words = self.model.vocab_size  # without the rows that pad the table
+        logits, targets = (x.masked_lm_logits[..., :words] for x in (outputs, teacher))
+        values = losses.divergence(logits, targets, temperature)
+        sums = {"masked_lm_loss": losses.weighted_sum(values, batch["masked_lm_weights"])}
+        if outputs.next_sentence_logits is not None:
+            pairs = outputs.next_sentence_logits, teacher.next_sentence_logits
+            values, weights = losses.divergence(*pairs, temperature), batch["next_sentence_weights"]
+            sums["next_sentence_loss"] = losses.weighted_sum(values, weights)
+        return sums
+
+    def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
+        """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
+        if not self.num_pieces:
+            return {}
+        probabilities = outputs.probabilities(self.num_pieces)
+        probabilities, tokens = jax.lax.top_k(probabilities, self.top_k)
+        answers = {"probabilities": probabilities, "tokens": tokens}
+        if outputs.next_sentence_logits is not None:
+            answers["next_sentence"] = jax.nn.softmax(outputs.next_sentence_logits)
+        return answers
+
+    def head_flops_per_token(self) -> float:
+        length, predictions = self.sequence_length, self.max_predictions
+        flops = predictions * word_flops(self.model)
+        if self.model.has_copy_head:
+            flops += copy_flops(self.model, length, predictions)
+        if isinstance(self.model, TransformerConfig) and self.model.last_layer_predicted_only:
+            # What the encoder's own FLOPs count too much.
+            copies = self.model.has_copy_head
+            unread = feed_forward_flops(self.model) if copies else query_flops(self.model, length)
+            flops -= (length - predictions) * unread
+        return flops / length
 
     def collect(self, examples, rows: EncodedTexts, answers):
         """`next_sentence` and `masks` of each text."""
@@ -252,11 +238,9 @@ class PretrainingData(CorpusData):
         return {"next_sentence": pair, "masks": masks}
 
 
-PRETRAINING = TaskRow(
-    make=PretrainingData.make,
-    default_config=defaults.pretraining,
-    pools=True,
-    fills_masks=True,
-    distills=True,
-    example=Text,
-)
+def _masked_phrases(batch: Batch) -> Sum:
+    """Returns the share of the phrases that are masked."""
+    begins = batch["mask_units"] >= PHRASE  # int8[batch, seq]
+    masked = jnp.take_along_axis(begins, batch["masked_lm_positions"], axis=1)
+    numerator = (masked * batch["masked_lm_weights"]).sum()
+    return metric(numerator, begins.sum().astype(jnp.float32))

@@ -3,14 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
@@ -25,8 +23,6 @@ from bert_jax.tasks.task import (
     Answer,
     Batch,
     Prediction,
-    Task,
-    TaskRow,
     check_metrics,
 )
 
@@ -37,61 +33,9 @@ METRICS = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class SpanTask(Task):
-    """The device side.
-
-    Attributes:
-      head: what the head reads of the encoder.
-    """
-
-    head: HeadConfig = HeadConfig()
-
-    def make_model(self) -> SpanModel:
-        return SpanModel(self.model, self.head)
-
-    def losses(self, outputs: SpanOutputs, batch: Batch) -> Sums:
-        """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
-
-        `task_accuracy` is how often both positions are right.
-        """
-        start_logits, end_logits = _logits(outputs, batch)
-        weights = batch["weights"]
-        start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
-        end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
-        losses = (start_losses + end_losses) / 2
-        return {
-            "task_loss": Sum((losses * weights).sum(), weights.sum()),
-            "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
-        }
-
-    def distilled_losses(self, outputs, teacher, batch, temperature):
-        """The mean of the divergences of the start and of the end."""
-        pairs = zip(_logits(outputs, batch), _logits(teacher, batch), strict=True)
-        start, end = (divergence(*pair, temperature) for pair in pairs)
-        return {"task_loss": weighted_sum((start + end) / 2, batch["weights"])}
-
-    def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return {"start": outputs.start_logits, "end": outputs.end_logits}
-
-
-def _logits(outputs: SpanOutputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    """float32[batch, seq] logits of the start and of the end.
-
-    Of rows with several examples, whose answers are in their own example, [batch, examples, seq].
-    """
-    start, end, weights = outputs.start_logits, outputs.end_logits, batch["weights"]
-    if weights.ndim == 1:
-        return start, end
-    numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
-    is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
-    start, end = (jnp.where(is_here, logits[:, None], IMPOSSIBLE) for logits in (start, end))
-    return start, end
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SpanData(Labelled):
-    """The host side.
+class Span(Labelled):
+    """The span of a text that answers a question.
 
     Attributes:
       metrics: some of METRICS.
@@ -101,19 +45,23 @@ class SpanData(Labelled):
       is_chinese: scored as CMRC 2018.
     """
 
-    doc_stride: int
-    max_query_length: int
-    max_answer_length: int
-    n_best: int
-    null_answers: bool
-    null_threshold: float
-    is_chinese: bool
+    doc_stride: int = 128
+    max_query_length: int = 64
+    max_answer_length: int = 30
+    n_best: int = 20
+    null_answers: bool = False
+    null_threshold: float = 0.0
+    is_chinese: bool = False
 
-    PACKS: ClassVar = True
+    HEAD = "span"
+    PACKS = True
+    EXAMPLE = Question
+
+    default_config = staticmethod(defaults.span)
 
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "SpanData":
-        """Returns the host side for a configuration, without labels.
+    def make(cls, config: FinetuningConfig) -> "Span":
+        """Returns the task of a configuration, without labels.
 
         Raises:
           UserError: for a metric or a head that does not exist, or another set than CMRC 2018.
@@ -148,13 +96,40 @@ class SpanData(Labelled):
                 " to score. Where no answer is one, set --config.head.null_answers=true."
             )
 
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model)
-        return self.losses.add_to(SpanTask(model, self.head))
-
     def encode(self, examples, tokenizer, counts) -> QuestionRows:
         lengths = self.max_sequence_length, self.doc_stride, self.max_query_length
         return encode_questions(examples, tokenizer, *lengths, counts)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        check_head(self.head, model)
+        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
+
+    def make_model(self) -> SpanModel:
+        return SpanModel(self.model, self.head)
+
+    def losses(self, outputs: SpanOutputs, batch: Batch) -> Sums:
+        """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
+
+        `task_accuracy` is how often both positions are right.
+        """
+        start_logits, end_logits = _logits(outputs, batch)
+        weights = batch["weights"]
+        start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
+        end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
+        losses = (start_losses + end_losses) / 2
+        return {
+            "task_loss": Sum((losses * weights).sum(), weights.sum()),
+            "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
+        }
+
+    def distilled_losses(self, outputs, teacher, batch, temperature):
+        """The mean of the divergences of the start and of the end."""
+        pairs = zip(_logits(outputs, batch), _logits(teacher, batch), strict=True)
+        start, end = (divergence(*pair, temperature) for pair in pairs)
+        return {"task_loss": weighted_sum((start + end) / 2, batch["weights"])}
+
+    def answers(self, outputs: SpanOutputs, batch: Batch) -> dict[str, jax.Array]:
+        return {"start": outputs.start_logits, "end": outputs.end_logits}
 
     def collect(self, examples, rows: QuestionRows, answers):
         """`answer` with its place and score, `null_odds`, and the `n_best` spans."""
@@ -212,6 +187,20 @@ class SpanData(Labelled):
         return 100 * sum(not example.answers for example in examples) / len(examples)
 
 
+def _logits(outputs: SpanOutputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """float32[batch, seq] logits of the start and of the end.
+
+    Of rows with several examples, whose answers are in their own example, [batch, examples, seq].
+    """
+    start, end, weights = outputs.start_logits, outputs.end_logits, batch["weights"]
+    if weights.ndim == 1:
+        return start, end
+    numbers = 1 + jnp.arange(weights.shape[1], dtype=jnp.int32)
+    is_here = batch["example_ids"][:, None, :] == numbers[None, :, None]
+    start, end = (jnp.where(is_here, logits[:, None], IMPOSSIBLE) for logits in (start, end))
+    return start, end
+
+
 def _cmrc2018(
     gold: Mapping[str, Sequence[str]], predictions: Mapping[str, str]
 ) -> dict[str, float]:
@@ -221,12 +210,3 @@ def _cmrc2018(
 
 def _or_infinity(value: float | None) -> float:
     return math.inf if value is None else value
-
-
-SPAN = TaskRow(
-    make=SpanData.make,
-    default_config=defaults.span,
-    head="span",
-    distills=True,
-    example=Question,
-)

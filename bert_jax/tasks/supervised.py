@@ -1,4 +1,4 @@
-"""What the host sides of the tasks on labelled examples share."""
+"""What the tasks on labelled examples share."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -8,44 +8,47 @@ from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS, ClassFiel
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.groups import HeadConfig
 from bert_jax.files.errors import UserError
+from bert_jax.models.heads import word_flops
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.task import Prediction, TaskData
+from bert_jax.tasks.task import Prediction, Task
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Labelled(TaskData):
-    """The host side of a task on labelled files, as far as it does not depend on the task.
+class Labelled(Task):
+    """A task on labelled files, as far as it does not depend on the task.
 
-    A subclass is a frozen dataclass that adds `read`, `make_task`, `encode` and `score`; where they
-    do not fit, it replaces `find_labels`, `collect` and `baseline`.
+    A subclass is a frozen dataclass that adds `read`, `encode`, `make_model`, `losses`, `answers`
+    and `score`; where they do not fit, it replaces `find_labels`, `bind`, `collect` and `baseline`.
 
     Attributes:
       max_sequence_length: maximum length of a row in tokens, special tokens included.
       metrics: names of the scores; the first selects checkpoints.
       labels: names of the classes; () before they are known, and in tasks without classes.
       head: what the head reads of the encoder.
-      losses: further losses.
+      auxiliary: further losses.
     """
 
-    max_sequence_length: int
+    max_sequence_length: int = 128
     labels: tuple[str, ...] = ()
     head: HeadConfig = HeadConfig()
-    losses: Losses = Losses()
+    auxiliary: Losses = Losses()
 
     # Whether the task can tell the examples of a row apart.
     PACKS: ClassVar = False
 
     @classmethod
     def make(cls, config: FinetuningConfig) -> Self:
-        """Returns the host side for a configuration, without labels."""
         return cls(**shared_fields(config))
 
     @property
     def can_pack(self) -> bool:
         """Whether a row may have several examples; some heads and losses read whole rows."""
-        return self.PACKS and not self.head.reads_whole_rows and self.losses == Losses()
+        return self.PACKS and not self.head.reads_whole_rows and self.auxiliary == Losses()
+
+    def head_flops_per_token(self) -> float:
+        return word_flops(self.model) if self.auxiliary.lm_weight else 0.0
 
     def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
         """Returns the labels of the training examples, in the order of their numbers."""
@@ -107,7 +110,7 @@ def shared_fields(
         "max_sequence_length": config.max_length,
         "metrics": config.metrics,
         "head": make_head(config, field),
-        "losses": Losses.make(config),
+        "auxiliary": Losses.make(config),
     }
 
 

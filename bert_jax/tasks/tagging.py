@@ -4,7 +4,7 @@ import dataclasses
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,6 @@ import numpy as np
 from bert_jax.config import defaults
 from bert_jax.config.class_fields import LOSS_FIELDS
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
@@ -35,8 +34,6 @@ from bert_jax.tasks.task import (
     Answer,
     Batch,
     Prediction,
-    Task,
-    TaskRow,
     check_metrics,
 )
 
@@ -44,22 +41,108 @@ from bert_jax.tasks.task import (
 METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}
 
 
-@dataclasses.dataclass(frozen=True)
-class Tagging(Task):
-    """The device side.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tagging(Labelled):
+    """A tag for each word.
 
     Attributes:
-      num_classes: number of tags.
-      head: what the head reads of the encoder.
-      class_loss: the loss of tags, without a CRF.
+      metrics: some of METRICS[entities].
+      entities: whether tags are those of entities.
+      words, tags: columns or fields of the files.
+      sentence: column of the sentences in tables with a word a row; None: there is none.
+      document_context: whether rows are filled with the sentences around.
+      stride: pieces from the start of a window to that of the next one; 0: half of a window.
+      by_character: whether each character of a plain text is a word.
+      strip_numbers: whether numbers of characters in a word are removed.
+      labels: the tags.
+      class_loss: the loss of tags, without a CRF, set by `bind`.
     """
 
-    num_classes: int
-    head: HeadConfig = HeadConfig()
+    entities: bool = True
+    words: str | int = "tokens"
+    tags: str | int = "tags"
+    sentence: str | int | None = None
+    document_context: bool = False
+    stride: int = 0
+    by_character: bool = False
+    strip_numbers: bool = False
     class_loss: ClassLoss = ClassLoss()
 
+    HEAD = "classifier"
+    PACKS = True
+    EXAMPLE = TaggedExample
+
+    default_config = staticmethod(defaults.tagging)
+
+    @property
+    def between_words(self) -> str:
+        """What stands between the words of a text."""
+        return "" if self.by_character else " "
+
+    @classmethod
+    def make(cls, config: FinetuningConfig) -> "Tagging":
+        """Returns the task of a configuration, without labels.
+
+        Raises:
+          UserError: for a head, layers or a metric that does not exist, or another set than
+            MSRA's.
+        """
+        data, head, metrics = config.data, config.head, config.metrics
+        if (published := data.published) not in ("", "msra_ner"):
+            raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
+        check_metrics(metrics, METRICS[head.entities])
+        has_crf = head.tagging.endswith("crf")
+        why = "only labels of texts have it"
+        if has_crf:
+            why = "a CRF has a loss of whole sentences, head.tagging=linear one of words"
+        return cls(
+            entities=head.entities,
+            **shared_fields(config, "tagging", () if has_crf else LOSS_FIELDS, why),
+            words=_or(parse_column(data.text_a), "tokens"),
+            tags=_or(parse_column(data.label), "tags"),
+            sentence=parse_column(data.id),
+            document_context=head.document_context,
+            stride=data.stride,
+            by_character=published == "msra_ner",
+            strip_numbers=data.strip_numbers,
+        )
+
+    def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
+        if not labelled and ending_of(path) == ".txt" and not is_conll(path):
+            return read_plain_words(path, counts, self.by_character)
+        columns, plain = (self.words, self.tags), not self.entities
+        how = plain, self.strip_numbers, self.by_character, self.sentence
+        return read_tagged(path, counts, labelled, *columns, *how)
+
+    def find_labels(self, examples):
+        names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
+        if len(names) == 1:
+            raise UserError(f"All words have the tag {names[0]!r}: a tagger needs two.")
+        return names
+
+    def encode(self, examples, tokenizer, counts) -> WordRows:
+        length, labels = self.max_sequence_length, Labels(self.labels)
+        how = (self.document_context, self.stride, self.head.subwords != "first")
+        return encode_words(examples, tokenizer, length, labels, counts, *how)
+
+    def windows(self, examples):
+        """Examples that are read as context of each other are never separated."""
+        window = []
+        for document in documents(examples, self.document_context):
+            window += document
+            if len(window) >= WINDOW:
+                yield window
+                window = []
+        if window:
+            yield window
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        check_head(self.head, model)
+        class_loss = ClassLoss.make(self.head, self.labels)
+        return self.auxiliary.add_to(dataclasses.replace(self, model=model, class_loss=class_loss))
+
     def make_model(self) -> TaggingModel:
-        return TaggingModel(self.model, self.num_classes, self.head)
+        return TaggingModel(self.model, len(self.labels), self.head)
 
     def example_batch(self) -> dict[str, jax.Array]:
         batch = super().example_batch()
@@ -101,101 +184,6 @@ class Tagging(Task):
             probabilities, tags = crf.marginals(*sentence), crf.decode(*sentence)
         of_tags = jnp.take_along_axis(probabilities, tags[..., None], axis=-1)[..., 0]
         return {"tags": tags, "probabilities": of_tags}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaggingData(Labelled):
-    """The host side.
-
-    Attributes:
-      metrics: some of METRICS[entities].
-      entities: whether tags are those of entities.
-      words, tags: columns or fields of the files.
-      sentence: column of the sentences in tables with a word a row; None: there is none.
-      document_context: whether rows are filled with the sentences around.
-      stride: pieces from the start of a window to that of the next one; 0: half of a window.
-      by_character: whether each character of a plain text is a word.
-      strip_numbers: whether numbers of characters in a word are removed.
-      labels: the tags.
-    """
-
-    entities: bool
-    words: str | int
-    tags: str | int
-    sentence: str | int | None
-    document_context: bool
-    stride: int
-    by_character: bool
-    strip_numbers: bool
-
-    PACKS: ClassVar = True
-
-    @property
-    def between_words(self) -> str:
-        """What stands between the words of a text."""
-        return "" if self.by_character else " "
-
-    @classmethod
-    def make(cls, config: FinetuningConfig) -> "TaggingData":
-        """Returns the host side for a configuration, without labels.
-
-        Raises:
-          UserError: for a head, layers or a metric that does not exist, or another set than
-            MSRA's.
-        """
-        data, head, metrics = config.data, config.head, config.metrics
-        if (published := data.published) not in ("", "msra_ner"):
-            raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
-        check_metrics(metrics, METRICS[head.entities])
-        has_crf = head.tagging.endswith("crf")
-        why = "only labels of texts have it"
-        if has_crf:
-            why = "a CRF has a loss of whole sentences, head.tagging=linear one of words"
-        return cls(
-            entities=head.entities,
-            **shared_fields(config, "tagging", () if has_crf else LOSS_FIELDS, why),
-            words=_or(parse_column(data.text_a), "tokens"),
-            tags=_or(parse_column(data.label), "tags"),
-            sentence=parse_column(data.id),
-            document_context=head.document_context,
-            stride=data.stride,
-            by_character=published == "msra_ner",
-            strip_numbers=data.strip_numbers,
-        )
-
-    def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
-        if not labelled and ending_of(path) == ".txt" and not is_conll(path):
-            return read_plain_words(path, counts, self.by_character)
-        columns, plain = (self.words, self.tags), not self.entities
-        how = plain, self.strip_numbers, self.by_character, self.sentence
-        return read_tagged(path, counts, labelled, *columns, *how)
-
-    def find_labels(self, examples):
-        names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names
-        if len(names) == 1:
-            raise UserError(f"All words have the tag {names[0]!r}: a tagger needs two.")
-        return names
-
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model)
-        class_loss = ClassLoss.make(self.head, self.labels)
-        return self.losses.add_to(Tagging(model, len(self.labels), self.head, class_loss))
-
-    def encode(self, examples, tokenizer, counts) -> WordRows:
-        length, labels = self.max_sequence_length, Labels(self.labels)
-        how = (self.document_context, self.stride, self.head.subwords != "first")
-        return encode_words(examples, tokenizer, length, labels, counts, *how)
-
-    def windows(self, examples):
-        """Examples that are read as context of each other are never separated."""
-        window = []
-        for document in documents(examples, self.document_context):
-            window += document
-            if len(window) >= WINDOW:
-                yield window
-                window = []
-        if window:
-            yield window
 
     def collect(self, examples, rows: WordRows, answers):
         """`words`, their `tags` with `probabilities`, and `entities`."""
@@ -289,12 +277,3 @@ def _vote(rows: WordRows, answers: Sequence[Answer]) -> tuple[np.ndarray, np.nda
 
 def _or(column: str | int | None, default: str) -> str | int:
     return default if column is None else column
-
-
-TAGGING = TaskRow(
-    make=TaggingData.make,
-    default_config=defaults.tagging,
-    head="classifier",
-    distills=True,
-    example=TaggedExample,
-)

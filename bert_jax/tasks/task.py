@@ -1,4 +1,4 @@
-"""What a task is: its side on the devices, its side on the host, and its row in TASKS."""
+"""What a task is: one object that reads, encodes, computes losses, predicts and scores."""
 
 import dataclasses
 import itertools
@@ -23,20 +23,130 @@ from bert_jax.text.tokenization import Tokenizer
 
 # Examples that are in memory at a time, and after which predictions are on disk.
 WINDOW = 1024
-# What the device side answers for a row, and what is written for an example: JSON values.
+# What the devices answer for a row, and what is written for an example: JSON values.
 Answer = Mapping[str, np.ndarray]
 Prediction = dict[str, Any]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-    """The device side of a task; a subclass is a frozen dataclass without arrays.
+    """A task: what is read, computed, minimized, predicted and scored.
+
+    A subclass is a frozen dataclass without arrays. `Labelled` is the base of tasks on files of
+    labelled examples, `CorpusTask` that of tasks on a corpus. A run has one task, whose `bind`
+    returns the task for an encoder: modules, losses and answers are methods of that one.
 
     Attributes:
-      model: the encoder's configuration.
+      model: the encoder's configuration, set by `bind`.
+      metrics: names of the scores; the first is compared with the baseline.
+      labels: names of the classes, () before they are known; None: the task has none to store.
+      further: functions (outputs, batch) -> Sums, whose losses are added to the task's own.
     """
 
-    model: EncoderConfig
+    model: EncoderConfig = None  # pyright: ignore[reportAssignmentType]
+    metrics: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
+    further: tuple[Callable[[Any, Batch], Sums], ...] = ()
+
+    # Top-level name of the head's parameters whose bias has a value for each class; "": none.
+    HEAD: ClassVar[str] = ""
+    # Whether the model has a pooler.
+    POOLS: ClassVar[bool] = False
+    # Whether the model has a masked-LM head.
+    FILLS_MASKS: ClassVar[bool] = False
+    # Whether the model predicts each token from those before it.
+    READS_FORWARD: ClassVar[bool] = False
+    # Whether the rows are those of streams, and states are carried between batches.
+    READS_STREAMS: ClassVar[bool] = False
+    # Whether the model is trained to give vectors of texts.
+    EMBEDS: ClassVar[bool] = False
+    # Whether a phase of another task's run can train it; see `as_phase`.
+    CAN_BE_PHASE: ClassVar[bool] = False
+    # The class of the examples that are predicted; None: requests cannot ask for them.
+    EXAMPLE: ClassVar[type | None] = None
+
+    # ---------------------------------------------------------------- the configuration
+
+    @staticmethod
+    def default_config() -> RunConfig:
+        """Returns the package's defaults for the task."""
+        raise NotImplementedError
+
+    @classmethod
+    def make(cls, config: Any) -> Self:
+        """Returns the task of a configuration, without labels.
+
+        Raises:
+          UserError: for settings that do not exist.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def as_phase(cls, model: EncoderConfig) -> "Task":
+        """Returns the task that trains a masked language model's parameters in a phase of its run.
+
+        Raises:
+          UserError: the encoder cannot be trained so.
+        """
+        raise NotImplementedError
+
+    def with_untrained(self, untrained: Collection[str]) -> Self:
+        """Returns the task of a model with untrained parameters, of these paths."""
+        return self
+
+    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
+        """Raises UserError if a head that is needed has random parameters.
+
+        Args:
+          untrained: names of the parameters that an import did not find.
+          workdir: folder of the imported weights.
+        """
+
+    # ---------------------------------------------------------------- examples and rows
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples."""
+        return False
+
+    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
+        """Yields the examples of a file; counts what is left out or repaired."""
+        raise NotImplementedError
+
+    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        """Raises UserError for an example that cannot be predicted."""
+
+    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yields the examples in groups that are predicted and stored together, in order."""
+        examples = iter(examples)
+        while window := list(itertools.islice(examples, WINDOW)):
+            yield window
+
+    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
+        """Returns the rows of examples; counts what is truncated."""
+        raise NotImplementedError
+
+    # ---------------------------------------------------------------- on the devices
+
+    def bind(
+        self,
+        model: EncoderConfig,
+        tokenizer: Tokenizer,
+        phase: Phase | None = None,
+        evaluate: bool = False,
+    ) -> "Task":
+        """Returns the task for an encoder and a phase.
+
+        Args:
+          model: the encoder's configuration.
+          tokenizer: the run's tokenizer.
+          phase: phase to train; None: the `answers` are the predictions for files.
+          evaluate: whether held-out rows of the phase are evaluated.
+
+        Raises:
+          UserError: the encoder or the tokenizer lacks what the task needs.
+        """
+        return dataclasses.replace(self, model=model)
 
     @property
     def couples_examples(self) -> bool:
@@ -69,9 +179,9 @@ class Task:
         return dict(batch)
 
     def losses(self, outputs: Any, batch: Batch) -> Sums:
-        """Returns the losses of a batch, or of a microbatch, and metrics such as accuracies.
+        """Returns the task's own losses of a batch or microbatch, and metrics such as accuracies.
 
-        The loss that is minimized is the sum of the means. Denominators must depend on the batch
+        Denominators must depend on the batch
         alone: those of the whole batch are computed before the outputs of its microbatches.
 
         Args:
@@ -80,12 +190,29 @@ class Task:
         """
         raise NotImplementedError
 
+    def all_losses(self, outputs: Any, batch: Batch) -> Sums:
+        """Returns `losses` and the `further` ones; the sum of their means is minimized.
+
+        Raises:
+          UserError: two of them have the same name.
+        """
+        sums = self.losses(outputs, batch)
+        for function in self.further:
+            more = function(outputs, batch)
+            if taken := sums.keys() & more.keys():
+                raise UserError(
+                    f"losses: {', '.join(sorted(taken))} is a loss or a metric of the task itself:"
+                    " choose another name."
+                )
+            sums |= more
+        return sums
+
     def distilled_losses(
         self, outputs: Any, teacher: Any, batch: Batch, temperature: float
     ) -> Sums:
         """Returns the divergences of the predictions from a teacher's, by the names of `losses`.
 
-        Needed if the task's `TaskRow.distills`. Denominators are those of `losses`.
+        Only tasks that replace it have teachers. Denominators are those of `losses`.
 
         Args:
           outputs: the model's outputs.
@@ -103,60 +230,7 @@ class Task:
         """Returns the forward FLOPs of the heads' large matrix products per input position."""
         return 0.0
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskData:
-    """The host side of a task: from files to rows, and from answers to scores.
-
-    A subclass is a frozen dataclass. `Labelled` is the base of tasks on files of labelled examples,
-    `CorpusData` that of tasks on a corpus.
-
-    Attributes:
-      metrics: names of the scores; the first is compared with the baseline.
-      labels: names of the classes, () before they are known; None: the task has none to store.
-    """
-
-    metrics: tuple[str, ...] = ()
-    labels: tuple[str, ...] | None = None
-
-    @property
-    def can_pack(self) -> bool:
-        """Whether a row may have several examples."""
-        return False
-
-    def make_task(
-        self,
-        model: EncoderConfig,
-        tokenizer: Tokenizer,
-        phase: Phase | None = None,
-        evaluate: bool = False,
-    ) -> Task:
-        """Returns the device side.
-
-        Args:
-          model: the encoder's configuration.
-          tokenizer: the run's tokenizer.
-          phase: phase to train; None: the `answers` are the predictions for files.
-          evaluate: whether held-out rows of the phase are evaluated.
-        """
-        raise NotImplementedError
-
-    def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
-        """Yields the examples of a file; counts what is left out or repaired."""
-        raise NotImplementedError
-
-    def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
-        """Raises UserError for an example that cannot be predicted."""
-
-    def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yields the examples in groups that are predicted and stored together, in order."""
-        examples = iter(examples)
-        while window := list(itertools.islice(examples, WINDOW)):
-            yield window
-
-    def encode(self, examples: Sequence[Any], tokenizer: Tokenizer, counts: Counter) -> Any:
-        """Returns the rows of examples; counts what is truncated."""
-        raise NotImplementedError
+    # ---------------------------------------------------------------- predictions and scores
 
     def collect(
         self, examples: Sequence[Any], rows: Any, answers: Sequence[Answer]
@@ -166,12 +240,12 @@ class TaskData:
         Args:
           examples: the encoded examples.
           rows: the result of `encode`.
-          answers: the device side's answers for each row.
+          answers: the `answers` for each row.
         """
         raise NotImplementedError
 
     def fitted(self, rows: Any, answers: Sequence[Answer]) -> Self:
-        """Returns the host side with what the configuration fits on evaluated rows.
+        """Returns the task with what the configuration fits on evaluated rows.
 
         Args:
           rows, answers: what `evaluate` takes.
@@ -183,7 +257,7 @@ class TaskData:
         return {}
 
     def with_fitted(self, values: Mapping[str, Any]) -> Self:
-        """Returns the host side with the `fitted_values` of a checkpoint."""
+        """Returns the task with the `fitted_values` of a checkpoint."""
         return self
 
     def evaluate(
@@ -193,7 +267,7 @@ class TaskData:
 
         Args:
           rows: the evaluated LabelledRows or CorpusRows.
-          answers: the device side's answers for each row.
+          answers: the `answers` for each row.
           means: the means of the device's Sums, `loss` first.
 
         Returns:
@@ -201,35 +275,22 @@ class TaskData:
         """
         raise NotImplementedError
 
-    def with_untrained(self, untrained: Collection[str]) -> Self:
-        """Returns the host side of a model with untrained parameters, of these paths."""
-        return self
-
-    def check_trained(self, untrained: Collection[str], workdir: str) -> None:
-        """Raises UserError if a head that is needed has random parameters.
-
-        Args:
-          untrained: names of the parameters that an import did not find.
-          workdir: folder of the imported weights.
-        """
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CorpusData(TaskData):
-    """The host side of a task on a corpus, whose examples for predictions are texts.
+class CorpusTask(Task):
+    """A task on a corpus, whose examples for predictions are texts.
 
     Attributes:
       data: `config.data`.
     """
 
-    data: DataConfig
+    data: DataConfig = DataConfig()
 
     # What `check_trained` looks for: the head's parameters, and its name in the message.
-    HEAD: ClassVar = ("masked_lm/", "a masked-LM head")
+    LM_HEAD: ClassVar = ("masked_lm/", "a masked-LM head")
 
     @classmethod
     def make(cls, config: PretrainingConfig) -> Self:
-        """Returns the host side for a configuration."""
         return cls(metrics=config.metrics, data=config.data)
 
     @property
@@ -246,47 +307,13 @@ class CorpusData(TaskData):
         return read_texts(path)
 
     def check_trained(self, untrained, workdir):
-        parameters, name = self.HEAD
+        parameters, name = self.LM_HEAD
         if any(path.startswith(parameters) for path in untrained):
             raise UserError(
                 f"The weights in {workdir} were imported without {name}: they give features"
                 " (bert_jax encode), but no predictions and no scores of texts before"
                 f" they are trained: bert_jax finetune FILE --model={workdir}."
             )
-
-
-@dataclasses.dataclass(frozen=True)
-class TaskRow:
-    """A row of TASKS: everything that depends on the name of a task.
-
-    Attributes:
-      make: configuration -> the host side, without labels; raises UserError for settings that do
-        not exist.
-      default_config: the package's defaults for the task.
-      head: top-level name of the head's parameters whose bias has a value for each class; "" if
-        there is none.
-      pools: whether the model has a pooler.
-      fills_masks: whether the model has a masked-LM head.
-      reads_forward: whether the model predicts each token from those before it.
-      reads_streams: whether the rows are those of streams, and states are carried between batches.
-      embeds: whether the model is trained to give vectors of texts.
-      distills: whether predictions can be compared with a teacher's, `Task.distilled_losses`.
-      example: the class of the examples that are predicted; None: requests cannot ask for them.
-      as_phase: encoder of a masked language model -> the task that trains its parameters in a phase
-        of its run; raises UserError for an encoder that cannot have it. None: phases cannot.
-    """
-
-    make: Callable[[Any], TaskData]
-    default_config: Callable[..., RunConfig]
-    head: str = ""
-    pools: bool = False
-    fills_masks: bool = False
-    reads_forward: bool = False
-    reads_streams: bool = False
-    embeds: bool = False
-    distills: bool = False
-    example: type | None = None
-    as_phase: Callable[[EncoderConfig], Task] | None = None
 
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:

@@ -25,7 +25,7 @@ from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
-from bert_jax.training.run import Run, make_task_data
+from bert_jax.training.run import Run, make_run_task
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step, in_microbatches
 from bert_jax.training.workdir import read_fitted, untrained_params
@@ -52,7 +52,7 @@ def evaluate(
         that is evaluated has random parameters.
     """
     listener = listener or Listener()
-    make_task_data(config).check_trained(untrained_params(workdir), workdir)
+    make_run_task(config).check_trained(untrained_params(workdir), workdir)
     with open_chosen(workdir, config) as (checkpoints, step):
         run = open_run(config, workdir, to_train=False, log=listener.line)
         phase = run.phase_at(step - 1)
@@ -61,7 +61,7 @@ def evaluate(
         fitted = read_fitted(checkpoints, step)
 
     if fitted:
-        run = dataclasses.replace(run, data=run.data.with_fitted(fitted))
+        run = dataclasses.replace(run, task=run.task.with_fitted(fitted))
     evaluator = make_evaluator(run, phase, fits=not fitted)
     if evaluator is None:
         raise UserError(f"Nothing is held out for {workdir}: there is nothing to evaluate on.")
@@ -96,7 +96,7 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
     step, key = jitted_eval_step(task, mesh, parts), run.key("eval_masking")
 
     def evaluate_params(params: Any) -> Evaluation:
-        values, kept, host = {}, [], run.data
+        values, kept, host = {}, [], run.task
         for rows in splits:
             totals, answers = metrics.Totals(), {}
             carry, sums = init_carry(task, mesh, padded), {}
@@ -185,7 +185,7 @@ def write_results(run: Run, step: int, values: dict[str, float], fitted: Mapping
     phase = run.phase_at(step - 1)
     training: Any = (run.training_rows(phase),) if run.training else ()
     evaluation: Any = run.evaluation_rows(phase)
-    host: Any = run.data
+    host: Any = run.task
     if run.config.has_corpus:
         rows = evaluation[0]
         data = {

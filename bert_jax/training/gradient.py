@@ -68,7 +68,7 @@ def compute_gradient(
 
     def loss_of_part(params, part, number=0):
         outputs = apply(params, part, number)
-        sums = task.losses(outputs, part)
+        sums = task.all_losses(outputs, part)
         return _loss(sums, denominators), (sums, carry_of(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
@@ -127,7 +127,7 @@ def _cached_gradient(
         return apply(params, part, number)
 
     def loss_of_outputs(outputs):
-        sums = task.losses(outputs, batch)
+        sums = task.all_losses(outputs, batch)
         return _loss(sums, {}), sums
 
     _, outputs = jax.lax.scan(
@@ -160,7 +160,7 @@ def _denominators(
             return jnp.full(like.shape, value if is_float else 0, like.dtype)
 
         outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch))
-        return {name: item.denominator for name, item in task.losses(outputs, batch).items()}
+        return {name: item.denominator for name, item in task.all_losses(outputs, batch).items()}
 
     found, *others = (denominators_for(value) for value in (jnp.nan, 1.0, -2.0))
     for other in others:  # comparisons are blind for NaN

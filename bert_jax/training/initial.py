@@ -152,8 +152,8 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
     """Returns the task whose model has the heads of pre-training, for its parameters."""
     if model.lm_head == "tied":  # nothing is between the encoder and the words
-        return CausalLM(model)
-    return Pretraining(model, next_sentence)
+        return CausalLM(model=model)
+    return Pretraining(model=model, next_sentence=next_sentence)
 
 
 # ------------------------------------------------------------------ what fits

@@ -17,7 +17,7 @@ class Evaluation:
       values: metric by name.
       predictions: for the examples of the first evaluation set, which selects checkpoints.
       layer_weights: softmax weights of a scalar mix of layers; empty without one.
-      fitted: `TaskData.fitted_values` that the predictions were made with.
+      fitted: `Task.fitted_values` that the predictions were made with.
     """
 
     values: dict[str, float]

@@ -37,12 +37,12 @@ from bert_jax.models import reads_new_words
 from bert_jax.optim.make import check_names
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import CorpusData
+from bert_jax.tasks.task import CorpusTask
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.training.checkpoints import has_checkpoints
-from bert_jax.training.run import Run, make_checked_mesh, make_task_data
+from bert_jax.training.run import Run, make_checked_mesh, make_run_task
 from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
@@ -74,14 +74,14 @@ def open_run(
     """
     if to_train:  # otherwise a user's own schedule may be absent
         check_names(config.optimizer)  # invalid settings are reported before long work
-    data = make_task_data(config)
+    task = make_run_task(config)
     mesh = mesh or make_checked_mesh(config)
     if isinstance(config, PretrainingConfig):
-        assert isinstance(data, CorpusData)
-        run = _open_corpus(config, workdir, data, mesh, log)
+        assert isinstance(task, CorpusTask)
+        run = _open_corpus(config, workdir, task, mesh, log)
     else:
-        assert isinstance(config, FinetuningConfig) and isinstance(data, Labelled)
-        run = _open_labelled(config, workdir, data, to_train, mesh)
+        assert isinstance(config, FinetuningConfig) and isinstance(task, Labelled)
+        run = _open_labelled(config, workdir, task, to_train, mesh)
     if losses:
         run = dataclasses.replace(run, losses=losses)
     if to_train and config.distillation.teacher:
@@ -94,7 +94,7 @@ def open_run(
 def _open_corpus(
     config: PretrainingConfig,
     workdir: str,
-    data: CorpusData,
+    task: CorpusTask,
     mesh: Mesh,
     log: Callable[[str], None],
 ) -> Run:
@@ -111,7 +111,7 @@ def _open_corpus(
     training = tuple(
         _training_rows(config, manifest, general, phase) for phase in config.make_phases(0)
     )
-    data.check_rows(training[0])
+    task.check_rows(training[0])
     num_rows = tuple(rows.rows_per_epoch for rows in training)
     held_out = held_out_split(config.data, manifest)
     evaluated = [held_out] if held_out else []
@@ -123,7 +123,7 @@ def _open_corpus(
         tokenizer=tokenizer,
         vocabulary_path=manifest.vocabulary_path,
         phases=config.make_phases(config.total_steps(num_rows)),
-        data=data,
+        task=task,
         training=training,
         evaluation=tuple(
             tuple(CorpusRows(*split, rows.sequence_length) for split in evaluated)
@@ -150,7 +150,7 @@ def _training_rows(
 
 
 def _open_labelled(
-    config: FinetuningConfig, workdir: str, data: Labelled, to_train: bool, mesh: Mesh
+    config: FinetuningConfig, workdir: str, task: Labelled, to_train: bool, mesh: Mesh
 ) -> Run:
     (phase,) = config.make_phases(1)
     if not config.data.eval:
@@ -164,18 +164,18 @@ def _open_labelled(
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
             raise UserError("config.data.train is missing: the file to train on.")
-        examples, counts = _read(data, config.data.train)
-        data = dataclasses.replace(data, labels=data.find_labels(examples))
+        examples, counts = _read(task, config.data.train)
+        task = dataclasses.replace(task, labels=task.find_labels(examples))
         if config.head.class_weights == "auto":
-            config, data = _with_class_weights(config, data, str(data.balanced_weights(examples)))
-        rows = _rows("train", config.data.train, examples, counts, data, tokenizer)
+            config, task = _with_class_weights(config, task, str(task.balanced_weights(examples)))
+        rows = _rows("train", config.data.train, examples, counts, task, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         if max_windows := config.data.windows_per_epoch:
             rows = rows.sampled(max_windows, config.seed)
         if (pack := config.data.max_examples_per_row) > 1:
-            _check_packing(config, data)
+            _check_packing(config, task)
             rows = rows.for_packed_training(phase.batch_size, config.seed, pack)
         else:
             by_tokens = config.data.batch_by == "tokens"
@@ -185,13 +185,13 @@ def _open_labelled(
     else:
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
-        data = dataclasses.replace(data, labels=read_labels(workdir))
+        task = dataclasses.replace(task, labels=read_labels(workdir))
         if config.head.class_weights == "auto":
             weights = store.load(workdir)["head.class_weights"]
-            config, data = _with_class_weights(config, data, weights)
+            config, task = _with_class_weights(config, task, weights)
     pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
-        _rows(name, source, *_read(data, source), data, tokenizer).padded_to(pad_lengths)
+        _rows(name, source, *_read(task, source), task, tokenizer).padded_to(pad_lengths)
         for name, source in sources.items()
     )
     return Run(
@@ -201,20 +201,20 @@ def _open_labelled(
         tokenizer=tokenizer,
         vocabulary_path=vocabulary,
         phases=config.make_phases(steps),
-        data=data,
+        task=task,
         training=training,
         evaluation=(evaluation,),
-        fingerprint=_fingerprint(training, tokenizer, data.labels),
+        fingerprint=_fingerprint(training, tokenizer, task.labels),
     )
 
 
 def _with_class_weights(
-    config: FinetuningConfig, data: Labelled, weights: str
+    config: FinetuningConfig, task: Labelled, weights: str
 ) -> tuple[FinetuningConfig, Labelled]:
     """Returns both with weights in place of auto, for config.json and the loss."""
-    head = dataclasses.replace(data.head, class_weights=weights)
+    head = dataclasses.replace(task.head, class_weights=weights)
     config = config.replace({"head.class_weights": weights})
-    return config, dataclasses.replace(data, head=head)
+    return config, dataclasses.replace(task, head=head)
 
 
 def _lengths_of_run(workdir: str) -> tuple[int, ...]:
@@ -227,9 +227,9 @@ def _lengths_of_run(workdir: str) -> tuple[int, ...]:
         return ()
 
 
-def _check_packing(config: FinetuningConfig, data: Labelled) -> None:
+def _check_packing(config: FinetuningConfig, task: Labelled) -> None:
     is_transformer = isinstance(config.model, TransformerConfig)
-    if not (data.can_pack and is_transformer):
+    if not (task.can_pack and is_transformer):
         what = "head or these losses" if is_transformer else "encoder"
         raise UserError(
             f"config.data.max_examples_per_row={config.data.max_examples_per_row}: this {what}"
@@ -271,9 +271,9 @@ def _more_sources(entries: Sequence[str]) -> dict[str, str]:
     return sources
 
 
-def _read(data: Labelled, source: str) -> tuple[list[Any], Counter]:
+def _read(task: Labelled, source: str) -> tuple[list[Any], Counter]:
     counts = Counter()
-    return list(data.read(local(source), counts, labelled=True)), counts
+    return list(task.read(local(source), counts, labelled=True)), counts
 
 
 def _rows(
@@ -281,10 +281,10 @@ def _rows(
     source: str,
     examples: list[Any],
     counts: Counter,
-    data: Labelled,
+    task: Labelled,
     tokenizer: Tokenizer,
 ) -> LabelledRows:
-    rows = data.encode(examples, tokenizer, counts)
+    rows = task.encode(examples, tokenizer, counts)
     kept = {name: count for name, count in counts.items() if count}
     sha256 = source_sha256(local(source), examples)
     return LabelledRows(name, source, sha256, examples, rows, kept, ())

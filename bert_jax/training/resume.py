@@ -67,7 +67,7 @@ def restore_or_init(
             extend_positions=config.extend_positions,
             tokenizer=run.tokenizer if config.get("data.extra_tokens") else None,
             task=config.task,
-            labels=run.data.labels,
+            labels=run.task.labels,
         )
         listener.line(f"start      {', '.join(origin)}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}

@@ -22,7 +22,7 @@ from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.distillation import Distilled, Teacher
-from bert_jax.tasks.task import Task, TaskData
+from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, make_key
 
@@ -45,7 +45,7 @@ class Run:
       tokenizer: the tokenizer that made the data.
       vocabulary_path: file or folder of the tokenizer.
       phases: the phases with their steps.
-      data: host side of the task.
+      task: the run's task, with its labels; `task_at` is that for the encoder.
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
@@ -59,7 +59,7 @@ class Run:
     tokenizer: Tokenizer
     vocabulary_path: str
     phases: tuple[Phase, ...]
-    data: TaskData
+    task: Task
     training: tuple[Rows, ...]
     evaluation: tuple[tuple[Rows, ...], ...]
     fingerprint: str
@@ -90,7 +90,7 @@ class Run:
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
     def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
-        """Returns the device side of the task in a phase, as it is trained or evaluated.
+        """Returns the task for the encoder in a phase, as it is trained or evaluated.
 
         `losses` are added to the run's own task.
         """
@@ -102,7 +102,7 @@ class Run:
         def make(phase: Phase, evaluate: bool) -> Task:
             if phase.task and not evaluate:
                 return make_phase_task(self.config, phase.task)
-            task = self.data.make_task(self.model, self.tokenizer, phase, evaluate)
+            task = self.task.bind(self.model, self.tokenizer, phase, evaluate)
             task = add_losses(task, self.losses) if self.losses else task
             return self.teacher.teach(task) if self.teacher and not evaluate else task
 
@@ -187,8 +187,8 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     return flops
 
 
-def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData:
-    """Returns the host side of the configured task, without labels.
+def make_run_task(config: RunConfig, untrained: Sequence[str] = ()) -> Task:
+    """Returns the configured task, without labels.
 
     Args:
       config: the run's configuration.
@@ -206,8 +206,8 @@ def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData
         )
     if isinstance(config, PretrainingConfig):
         segments = config.data.segments
-        if row.reads_streams != (segments == "stream"):
-            needed = "needs" if row.reads_streams else "cannot read"
+        if row.READS_STREAMS != (segments == "stream"):
+            needed = "needs" if row.READS_STREAMS else "cannot read"
             raise UserError(
                 f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
                 f" {segments!r}: change one of the two."
@@ -219,19 +219,19 @@ def make_task_data(config: RunConfig, untrained: Sequence[str] = ()) -> TaskData
 
 
 def make_phase_task(config: RunConfig, name: str) -> Task:
-    """Returns the device side of another task than the run's, which a phase trains.
+    """Returns another task than the run's, which a phase trains.
 
     Raises:
       UserError: no phase can have the task, or none of this run.
     """
-    available = [name for name, row in TASKS.items() if row.as_phase]
+    available = [name for name, row in TASKS.items() if row.CAN_BE_PHASE]
     row = TASKS.get(name)
-    if row is None or row.as_phase is None:
+    if row is None or not row.CAN_BE_PHASE:
         raise UserError(
             f"config.phases has the task {name!r}: available are {', '.join(available)}, and no"
             " name for the run's own."
         )
-    if not find_task(config.task).fills_masks or config["data.mode"] != "dynamic":
+    if not find_task(config.task).FILLS_MASKS or config["data.mode"] != "dynamic":
         raise UserError(
             f"config.phases: a phase of {name!r} needs a run on masked tokens with"
             " config.data.mode='dynamic': leave the task out."

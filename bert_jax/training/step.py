@@ -221,7 +221,7 @@ def eval_step(
         return model.apply({"params": params}, part, deterministic=True)
 
     def results(outputs, part):
-        return task.losses(outputs, part), task.answers(outputs, part), carry_of(outputs)
+        return task.all_losses(outputs, part), task.answers(outputs, part), carry_of(outputs)
 
     if num_microbatches == 1:
         return results(apply(batch), batch)

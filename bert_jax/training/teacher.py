@@ -15,12 +15,10 @@ from bert_jax.devices.trees import flatten
 from bert_jax.exchange.loaded import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
-from bert_jax.tasks import find_task
-from bert_jax.tasks.auxiliary import WithLosses
 from bert_jax.tasks.distillation import EncoderTask, Teacher
 from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import Task, TaskData
-from bert_jax.training.run import Run, make_task_data
+from bert_jax.tasks.task import Task
+from bert_jax.training.run import Run, make_run_task
 from bert_jax.training.state import init_params
 from bert_jax.training.workdir import open_model
 
@@ -43,17 +41,17 @@ def open_teacher(run: Run) -> Teacher:
     """
     distillation = run.config.distillation
     source = open_model(distillation.teacher)
-    data = make_task_data(source.config)
-    data = data if data.labels is None else dataclasses.replace(data, labels=source.labels)
+    trained = make_run_task(source.config)
+    if trained.labels is not None:
+        trained = dataclasses.replace(trained, labels=source.labels)
     misfits = _misfits(run, source)
     if distillation.weight:
-        misfits = itertools.chain(misfits, _misfits_of_predictions(run, source.config, data))
+        misfits = itertools.chain(misfits, _misfits_of_predictions(run, source.config, trained))
     for misfit in misfits:
         raise UserError(f"config.distillation.teacher: {source.source} {misfit}")
-    task: Task = EncoderTask(model := _model(run.config, source.model))
+    task: Task = EncoderTask(model=(model := _model(run.config, source.model)))
     if distillation.weight:
-        task = data.make_task(model, source.tokenizer)
-        task = task.task if isinstance(task, WithLosses) else task  # its losses are not computed
+        task = trained.bind(model, source.tokenizer)
     expected = flatten(jax.eval_shape(lambda: init_params(task, jax.random.key(0))))
     known = source.trained_params
     if missing := sorted({path.split("/")[0] for path in expected.keys() - known.keys()}):
@@ -93,32 +91,32 @@ def _misfits(run: Run, source: LoadedModel) -> Iterator[str]:
         )
 
 
-def _misfits_of_predictions(run: Run, theirs: RunConfig, data: TaskData) -> Iterator[str]:
+def _misfits_of_predictions(run: Run, theirs: RunConfig, task: Task) -> Iterator[str]:
     """Yields what keeps the predictions of a teacher from being compared, and how to fix it.
 
     Args:
       run: the run.
       theirs: the teacher's configuration.
-      data: the host side of the teacher's task, with its labels.
+      task: the teacher's, with its labels.
     """
     config = run.config
     if theirs.task != config.task:
         yield f"was trained for the task {theirs.task!r}, not {config.task!r}: {_ADVICE}"
-    if not find_task(config.task).distills:
+    if type(run.task).distilled_losses is Task.distilled_losses:
         yield f"has predictions of the task {config.task!r}, which are not compared: {_ADVICE}"
     if theirs.model.has_copy_head:
         yield f"has a copy head, whose copies have no logits: {_ADVICE}"
     if config.has_corpus and config.model.next_sentence and not theirs.model.next_sentence:
         yield f"predicts no next sentences, which config.model.next_sentence asks for: {_ADVICE}"
-    if isinstance(data, Labelled) and isinstance(run.data, Labelled):
+    if isinstance(task, Labelled) and isinstance(run.task, Labelled):
         for name in ("problem_type", "both_orders", "subwords"):
-            value, expected = getattr(data.head, name), getattr(run.data.head, name)
+            value, expected = getattr(task.head, name), getattr(run.task.head, name)
             if value != expected:
                 yield f"has config.head.{name}={value!r}, and the run {expected!r}: {_ADVICE}"
-        if data.head.has_crf or run.data.head.has_crf:
+        if task.head.has_crf or run.task.head.has_crf:
             yield f"and the run cannot be compared if one of them has a CRF: {_ADVICE}"
-        if data.labels != run.data.labels:
-            names = [", ".join(labels) or "no names" for labels in (data.labels, run.data.labels)]
+        if task.labels != run.task.labels:
+            names = [", ".join(labels) or "no names" for labels in (task.labels, run.task.labels)]
             yield f"has the labels {names[0]}, and the run {names[1]}: {_ADVICE}"
 
 

@@ -75,7 +75,7 @@ def open_workdir(workdir: str) -> LoadedModel:
 
 
 def read_fitted(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
-    """Returns the thresholds and the temperature of a checkpoint, `TaskData.fitted_values`."""
+    """Returns the thresholds and the temperature of a checkpoint, `Task.fitted_values`."""
     return checkpoints.read_meta(step).get("fitted", {})
 
 
@@ -106,7 +106,7 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     store.save(config, workdir, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
-    if TASKS[config.task].head:
+    if TASKS[config.task].HEAD:
         is_regression = config["head.problem_type"] == "regression"
         write_labels(folder, () if is_regression else loaded.labels)
     size = config.model.hidden_size
@@ -127,9 +127,9 @@ def save_to_workdir(run: Run) -> None:
     store.save(run.config, run.workdir)
     vocabulary = read_vocabulary(run.vocabulary_path)
     write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
-    if run.data.labels is not None:
-        write_labels(run.workdir, run.data.labels)
-    if find_task(run.config.task).embeds:
+    if run.task.labels is not None:
+        write_labels(run.workdir, run.task.labels)
+    if find_task(run.config.task).EMBEDS:
         # Losses read cosines, so that only the directions of vectors are trained.
         vectors = SentenceVectors(run.config["head.pool"], True, run.config["max_length"])
         write_sentence_vectors(vectors, run.workdir, run.model.hidden_size)

@@ -24,7 +24,7 @@ from bert_jax.tasks.losses import loss_names
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import evaluate as evaluate_lib
 from bert_jax.training import metrics
-from bert_jax.training.run import Run, make_task_data
+from bert_jax.training.run import Run, make_run_task
 from bert_jax.training.state import init_params
 from bert_jax.training.train import train
 from tests import tiny
@@ -101,7 +101,7 @@ def make_run(name: str, **changes) -> Run:
         sep_id=SEP,
         is_continuation=np.zeros(VOCAB, bool),
     )
-    data = make_task_data(config)
+    data = make_run_task(config)
     return Run(
         config=config,
         workdir="",

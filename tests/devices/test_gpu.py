@@ -78,7 +78,7 @@ def run_steps(device, count, dtype="float32", **fields):
     """Returns the losses of training steps of BERT-Tiny on a device, and its parameters."""
     config = BertConfig.of_size("tiny", vocab_size=benchmark.VOCAB_SIZE, dtype=dtype, **fields)
     batch = benchmark.make_batch(8, 128)
-    task = Pretraining(config, rule=benchmark.masking_rule(batch))
+    task = Pretraining(model=config, rule=benchmark.masking_rule(batch))
     tx, _ = make_optimizer(OptimizerConfig(), num_steps=100, warmup_steps=2)
     mesh = sharding.make_mesh(devices=[device])
     with jax.default_device(device):

@@ -5,6 +5,7 @@ import itertools
 import os
 import pathlib
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.span import Span
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.training.state import abstract_params, abstract_state, parameter_rules
 from tests.tiny import SIZES, make_mesh, make_model, make_task
@@ -46,8 +47,8 @@ def state(mesh):
 def make_next_token_task(name: str) -> CausalLM:
     """A model of one layer that predicts next tokens: of "gpt", or of BERT, "left_to_right"."""
     if name == "left_to_right":
-        return CausalLM(make_model(num_layers=1, attention_pattern="causal"))
-    return CausalLM(make_encoder_config({"name": name, **SIZES, "num_layers": 1}))
+        return CausalLM(model=make_model(num_layers=1, attention_pattern="causal"))
+    return CausalLM(model=make_encoder_config({"name": name, **SIZES, "num_layers": 1}))
 
 
 @pytest.mark.parametrize(
@@ -76,12 +77,13 @@ def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
         make_model(num_layers=1, attention_pattern="causal"),
     )
     losses, lines = Losses(lm_weight=0.5), []
+    four: Any = {"model": causal, "labels": ("a", "b", "c", "d")}
     for name, task in {
-        "classification": Classification(causal, "single", 4, HeadConfig(pool="last")),
-        "classification, bilstm": Classification(causal, "single", 4, head),
-        "multiple_choice, bilstm": MultipleChoice(causal, head),
-        "span, bilstm": SpanTask(causal, head),
-        "tagging, bilstm_crf": Tagging(causal, 4, dataclasses.replace(head, head="bilstm_crf")),
+        "classification": Classification(head=HeadConfig(pool="last"), **four),
+        "classification, bilstm": Classification(head=head, **four),
+        "multiple_choice, bilstm": MultipleChoice(model=causal, head=head),
+        "span, bilstm": Span(model=causal, head=head),
+        "tagging, bilstm_crf": Tagging(head=dataclasses.replace(head, head="bilstm_crf"), **four),
     }.items():
         task = dataclasses.replace(task, head=dataclasses.replace(task.head, lm_weight=1.0))
         params = abstract_params(losses.add_to(task), mesh)

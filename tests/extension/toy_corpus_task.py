@@ -8,7 +8,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.losses import Sum, cross_entropy, metric
-from bert_jax.tasks.task import CorpusData, Task, TaskRow
+from bert_jax.tasks.task import CorpusTask
 
 
 class NextTokenModel(nn.Module):
@@ -21,7 +21,14 @@ class NextTokenModel(nn.Module):
         return jnp.einsum("bsd,vd->bsv", hidden, encoder.word_embedding())
 
 
-class NextToken(Task):
+class NextToken(CorpusTask):
+    default_config = staticmethod(defaults.pretraining)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False):
+        if phase is None:
+            raise UserError("config.task='next_token' makes no predictions.")
+        return super().bind(model, tokenizer, phase, evaluate)
+
     def make_model(self):
         return NextTokenModel(self.model)
 
@@ -37,13 +44,3 @@ class NextToken(Task):
 
     def head_flops_per_token(self):
         return 2.0 * self.model.hidden_size * self.model.padded_vocab_size
-
-
-class NextTokenData(CorpusData):
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        if phase is None:
-            raise UserError("config.task='next_token' makes no predictions.")
-        return NextToken(model)
-
-
-NEXT_TOKEN = TaskRow(NextTokenData.make, defaults.pretraining)

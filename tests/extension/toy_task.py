@@ -12,7 +12,6 @@ from bert_jax.models.heads import LinearHead
 from bert_jax.models.model import EncoderConfig
 from bert_jax.tasks.losses import Sum
 from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import Task, TaskRow
 
 
 class CountModel(nn.Module):
@@ -26,7 +25,22 @@ class CountModel(nn.Module):
         return (counts * (batch["example_ids"] > 0)).sum(-1)  # float32[batch]
 
 
-class CountWords(Task):
+class CountWords(Labelled):
+    EXAMPLE = TextExample
+
+    @staticmethod
+    def default_config():
+        return finetuning("count_words")
+
+    def read(self, path, counts, labelled):
+        for number, text in enumerate(read_texts(path)):
+            label = (str(len(text.text_a.split())),) if labelled else None
+            yield TextExample(text.where, str(number), text.text_a, labels=label)
+
+    def encode(self, examples, tokenizer, counts):
+        length = self.max_sequence_length
+        return encode_texts(examples, tokenizer, length, None, "regression", counts)
+
     def make_model(self):
         return CountModel(self.model)
 
@@ -37,24 +51,7 @@ class CountWords(Task):
     def answers(self, outputs, batch):
         return {"words": jnp.round(outputs)}
 
-
-class CountWordsData(Labelled):
-    def read(self, path, counts, labelled):
-        for number, text in enumerate(read_texts(path)):
-            label = (str(len(text.text_a.split())),) if labelled else None
-            yield TextExample(text.where, str(number), text.text_a, labels=label)
-
-    def make_task(self, model, tokenizer, phase=None, evaluate=False):
-        return CountWords(model)
-
-    def encode(self, examples, tokenizer, counts):
-        length = self.max_sequence_length
-        return encode_texts(examples, tokenizer, length, None, "regression", counts)
-
     def score(self, examples, predictions):
         pairs = zip(examples, predictions, strict=True)
         right = [int(example.labels[0]) == found["words"] for example, found in pairs]
         return {"accuracy": sum(right) / len(right)}
-
-
-COUNT_WORDS = TaskRow(CountWordsData.make, lambda: finetuning("count_words"), example=TextExample)

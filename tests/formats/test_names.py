@@ -70,7 +70,7 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
     if model in WITH_MASKED_LM:
         paths = set(pretraining_shapes(model_config, config.model.next_sentence))
     heads = {
-        f"{row.head}/{leaf}" for row in TASKS.values() if row.head for leaf in ("kernel", "bias")
+        f"{row.HEAD}/{leaf}" for row in TASKS.values() if row.HEAD for leaf in ("kernel", "bias")
     }
     for format, table in NAMES[model].items():
         assert format in FORMATS

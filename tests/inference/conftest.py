@@ -24,7 +24,7 @@ from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params
 from bert_jax.training.workdir import load_workdir_tokenizer, write_labels
 from tests import tiny
@@ -144,13 +144,13 @@ def make_run(tmp_path_factory) -> MakeRun:
         folder = tmp_path_factory.mktemp("run")
         (folder / vocabulary[0]).write_bytes(vocabulary[1])
         config = name if isinstance(name, RunConfig) else _small_config(name, changes)
-        data = make_task_data(config)
+        data = make_run_task(config)
         if data.labels is not None:
             names = data.labels or labels or LABELS.get(config.task, ())
             data = dataclasses.replace(data, labels=names)
             write_labels(str(folder), data.labels)
         tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)
-        task = data.make_task(config.model, tokenizer)
+        task = data.bind(config.model, tokenizer)
         checkpoints = Checkpoints(str(folder))
         checkpoints.save_params(random_params(abstract_params(task, sharding.make_mesh())), {})
         checkpoints.close()

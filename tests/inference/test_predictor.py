@@ -167,7 +167,7 @@ def test_packed_predictions_are_those_of_one_example_in_each_row(name, make_run,
     run = make_run(config, **changes)
     opened = open_model(run[1], config=run[0])
     task = TaskPredictor(opened)
-    examples = list(make_examples(opened.model.task.example, inputs))
+    examples = list(make_examples(opened.model.task.EXAMPLE, inputs))
     packed = task.predict_window(examples, Counter())
     monkeypatch.setattr(loading.TrainedModel, "packs", False)
     single = TaskPredictor(opened)

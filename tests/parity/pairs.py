@@ -51,15 +51,15 @@ def make_pair(encoder: str = "bert", initial: bool = False, **sizes: Any):
         task = dataclasses.replace(tiny.make_task(**{"activation": "gelu"} | sizes), rule=None)
     elif encoder == "gpt":
         sizes = SIZES | {"num_layers": 2, "intermediate_size": 128} | sizes
-        task = CausalLM(GptConfig(vocab_size=97, **sizes))
+        task = CausalLM(model=GptConfig(vocab_size=97, **sizes))
     elif encoder != "modernbert":
         sizes = SIZES | {"num_layers": 2, "intermediate_size": 64} | sizes
         sizes |= {"embedding_size": 24} if encoder == "electra" else {}
-        task = Pretraining(ENCODERS[encoder](vocab_size=97, **sizes), next_sentence=False)
+        task = Pretraining(model=ENCODERS[encoder](vocab_size=97, **sizes), next_sentence=False)
     else:
         # The window is shorter than the rows; layers 0 and 3 see everything.
         sizes = SIZES | {"num_layers": 5, "intermediate_size": 48, "attention_window": 3} | sizes
-        task = Pretraining(ModernBertConfig(vocab_size=97, **sizes), next_sentence=False)
+        task = Pretraining(model=ModernBertConfig(vocab_size=97, **sizes), next_sentence=False)
     params = init_params(task, jax.random.key(0)) if initial else random_params(task)
     return task, params, make_twin(CLASSES[encoder], task.model, params)
 

@@ -69,7 +69,7 @@ def their_losses(model, batch):
     "lengths", [(48, 17, 5, 31, 2, 9), pytest.param((11,) * 6, marks=pytest.mark.slow)]
 )
 def test_logits_losses_and_gradients_are_the_same(lengths):
-    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(MODEL, HEAD))
+    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(model=MODEL, head=HEAD))
     params = random_params(task)
     theirs = make_twin("OpenAIGPTDoubleHeadsModel", MODEL, params, num_labels=1)
     batch = make_batch(lengths)

@@ -27,7 +27,7 @@ def both(folder):
     loaded = open_model(str(folder))
     params = unflatten(loaded.trained_params)
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
-    return loaded, our_outputs(Pretraining(loaded.model)), params, model
+    return loaded, our_outputs(Pretraining(model=loaded.model)), params, model
 
 
 def test_sentence_vectors_are_those_of_sentence_transformers(folder, both):

@@ -182,7 +182,7 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
 
 def start(source, config, tokenizer, renew):
     """Returns the initial parameters of a run of next-token prediction, the random ones, lines."""
-    task, rng = CausalLM(config.model), np.random.default_rng(1)
+    task, rng = CausalLM(model=config.model), np.random.default_rng(1)
     like = abstract_params(task, make_mesh())
     random_ones = flatten(jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like))
     initial, lines = initial_params(

@@ -14,7 +14,7 @@ from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.groups import HeadConfig
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.tasks.auxiliary import Losses, WithLosses, add_losses
+from bert_jax.tasks.auxiliary import Losses, add_losses
 from bert_jax.tasks.class_loss import ClassLoss
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.distillation import Distilled
@@ -61,18 +61,19 @@ CASES = {
     "pretraining": (PRETRAINING, make_batch(8)),
     "copy_head": (COPYING, make_batch(8)),
     "own_loss": (add_losses(PRETRAINING, {"z_loss": z_loss}), make_batch(8)),
-    "choices": (MultipleChoice(CAUSAL, MIX), make_choices()),
+    "choices": (MultipleChoice(model=CAUSAL, head=MIX), make_choices()),
     "head_losses": (
-        Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(CAUSAL, MIX)),
+        Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(model=CAUSAL, head=MIX)),
         make_choices(),
     ),
     "class_weights": (
-        Classification(MODEL, "single", 3, class_loss=ClassLoss((0.2, 1.0, 9.0), 0.1)),
+        Classification(
+            model=MODEL, labels=("a", "b", "c"), class_loss=ClassLoss((0.2, 1.0, 9.0), 0.1)
+        ),
         make_texts(),
     ),
     "distilled": (
         Distilled(
-            PRETRAINING.model,
             PRETRAINING,
             dataclasses.replace(PRETRAINING, model=TEACHER),
             DistillationConfig(
@@ -84,6 +85,7 @@ CASES = {
                 relation_layer=1,
                 relation_heads=4,
             ),
+            model=PRETRAINING.model,
         ),
         make_batch(8),
     ),
@@ -222,7 +224,7 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means_and_changes_nothing_else():
                 -np.mean([logs[number, i, ids[i + 1]] for i in range(len(ids) - 1)])
             )
     assert len(of_sequences) == 13
-    sums = task.losses(outputs, batch)
+    sums = task.all_losses(outputs, batch)
     np.testing.assert_allclose(sums["lm_loss"].numerator, sum(of_sequences), rtol=1e-5)
     assert sums["lm_loss"].denominator == sums["weighted_lm_loss"].denominator == 13
     weighted = sums["weighted_lm_loss"]
@@ -257,20 +259,20 @@ def test_losses_of_ones_own_that_are_refused(name, function, message):
     with pytest.raises(UserError, match=message):
         with_loss = add_losses(task, {name: function})
         batch = jax.jit(task.transform)(jax.random.key(0), batch)
-        with_loss.losses(outputs_of(task, random_params(task), batch), batch)
+        with_loss.all_losses(outputs_of(task, random_params(task), batch), batch)
 
 
 def test_without_weights_the_task_is_the_task_itself():
-    task = Classification(MODEL, "single", 2)
+    task = Classification(model=MODEL, labels=("a", "b"))
     assert Losses().add_to(task) is task
 
 
 def test_losses_that_have_no_sense_are_refused():
-    task = Classification(MODEL, "single", 2)
+    task = Classification(model=MODEL, labels=("a", "b"))
     with pytest.raises(ValueError, match="lm_weight=0.5 adds the loss of the next token, which th"):
         Losses(lm_weight=0.5).add_to(task)
     values = {"head.lm_weight": 0.5, "optimizer.frozen_layers": -1}
     with pytest.raises(ValueError, match="lm_weight=0.5 trains the encoder, which .*=-1 freezes"):
         Losses.make(defaults.classification().replace(values))
     causal = dataclasses.replace(task, model=CAUSAL)
-    assert isinstance(Losses(lm_weight=0.5).add_to(causal), WithLosses)
+    assert Losses(lm_weight=0.5).add_to(causal).further

@@ -23,10 +23,10 @@ from bert_jax.models.bidirectional_lm import BidirectionalOutputs
 from bert_jax.models.elmo import ElmoConfig
 from bert_jax.models.heads import WordScores
 from bert_jax.models.sampled_softmax import Sample, sampled_cross_entropy
-from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM, BidirectionalLMData
+from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_state
 from tests.tiny import PRNG_IMPL, make_model
 
@@ -50,7 +50,7 @@ MODEL = ElmoConfig(
 
 
 def make_task(**changes) -> BidirectionalLM:
-    return BidirectionalLM(MODEL, **{"num_words": SIZE, "unk_id": UNKNOWN} | changes)
+    return BidirectionalLM(model=MODEL, **{"num_words": SIZE, "unk_id": UNKNOWN} | changes)
 
 
 def make_outputs(samples: tuple[Sample, ...] = ()) -> BidirectionalOutputs:
@@ -201,10 +201,10 @@ def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
 # ------------------------------------------------------------------ the host side
 
 
-def make_data(**changes) -> BidirectionalLMData:
+def make_data(**changes) -> BidirectionalLM:
     changes = {"head.softmax": "full"} | changes
     config = defaults.bidirectional_lm().replace({"model.vocab_size": SIZE, **changes})
-    return BidirectionalLMData.make(config)
+    return BidirectionalLM.make(config)
 
 
 def test_metrics_follow_from_the_losses():
@@ -227,7 +227,7 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
     """Texts of different lengths are padded and batched; each is computed here without padding."""
     texts = ["the cat sat", "", "a dog mat"]
     data, tokenizer = make_data(), TOKENIZER
-    task = data.make_task(MODEL, tokenizer)
+    task = data.bind(MODEL, tokenizer)
     params = {"params": make_params()}
     apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
     examples = [Text(text) for text in texts]
@@ -264,7 +264,7 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
     data = make_data()
     rows = data.encode([Text("the zebra")], tokenizer, Counter())
     assert rows.ids[0][1] >= SIZE
-    task = data.make_task(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
+    task = data.bind(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
     assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
     batch = rows.take(np.array([0]), 8)
     labels = [labels for _, labels in task._scored(make_outputs(), batch)]
@@ -289,17 +289,17 @@ def test_the_encoder_carries_a_state():
     model = make_model(next_sentence=False)
     config = defaults.bidirectional_lm().replace({}, model=model)
     with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
-        BidirectionalLMData.make(config)
+        BidirectionalLM.make(config)
 
 
 def test_a_sample_has_fewer_words_than_the_vocabulary():
     data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE})
     message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
     with pytest.raises(ValueError, match=message):
-        data.make_task(MODEL, TOKENIZER, PHASE)
+        data.bind(MODEL, TOKENIZER, PHASE)
     data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE - 1})
-    assert data.make_task(MODEL, TOKENIZER, PHASE).num_samples == SIZE - 1
-    assert make_data().make_task(MODEL, TOKENIZER, PHASE).num_samples == 0
+    assert data.bind(MODEL, TOKENIZER, PHASE).num_samples == SIZE - 1
+    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_samples == 0
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
         f"config.task='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
     )
     with pytest.raises(ValueError, match=message):
-        make_task_data(config)
+        make_run_task(config)
 
 
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:

@@ -17,11 +17,11 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores
 from bert_jax.tasks import losses
-from bert_jax.tasks.causal_lm import CausalLM, as_phase
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import init_params, make_key
 from tests import tiny
 from tests.tiny import make_batch, make_model
@@ -36,7 +36,7 @@ def make_data():
 
     def make(**changes: Any):
         values = tiny.make_overrides(**{"phases": ((16, 1.0),)} | changes)
-        return make_task_data(defaults.causal_lm().replace(values))
+        return make_run_task(defaults.causal_lm().replace(values))
 
     return make
 
@@ -70,9 +70,9 @@ def test_a_phase_of_a_masked_language_model_reads_forward_with_its_parameters():
     """As a causal model; with convolutions, no position depends on later ones."""
     sizes = {"num_layers": 2, "lm_head": "transform", "convolution": 3, "next_sentence": False}
     model = make_model(**sizes)
-    task, batch = as_phase(model), make_batch(3)
+    task, batch = CausalLM.as_phase(model), make_batch(3)
     params = random_params(task)
-    assert shapes_of(task) == shapes_of(Pretraining(model, next_sentence=False))
+    assert shapes_of(task) == shapes_of(Pretraining(model=model, next_sentence=False))
     later = {**batch, "input_ids": batch["input_ids"].copy()}
     later["input_ids"][:, 5:] = 7
     params = jax.tree.map(lambda x: x + 0.1, params)  # taps of neighbours are 0 at first
@@ -80,10 +80,10 @@ def test_a_phase_of_a_masked_language_model_reads_forward_with_its_parameters():
     np.testing.assert_array_equal(one[:, :5], other[:, :5])
     assert not np.allclose(one[:, 5:], other[:, 5:])
     causal = make_model(**sizes | {"convolution": 0, "attention_pattern": "causal"})
-    plain = as_phase(make_model(**sizes | {"convolution": 0}))
-    params = random_params(CausalLM(causal))
+    plain = CausalLM.as_phase(make_model(**sizes | {"convolution": 0}))
+    params = random_params(CausalLM(model=causal))
     ours, theirs = (
-        apply(each.make_model(), params, batch).features for each in (plain, CausalLM(causal))
+        apply(each.make_model(), params, batch).features for each in (plain, CausalLM(model=causal))
     )
     np.testing.assert_array_equal(ours, theirs)
 
@@ -93,7 +93,7 @@ def test_the_loss_of_equal_logits_is_the_entropy_of_the_words_that_exist():
     model = make_model(
         attention_pattern="causal", vocab_size=61, pad_vocab_to_multiple_of=8, lm_head="tied"
     )
-    task = CausalLM(model)
+    task = CausalLM(model=model)
     params = jax.tree.map(lambda x: jnp.zeros(x.shape), shapes_of(task))
     batch = make_batch(3)
     batch["input_ids"] = np.minimum(batch["input_ids"], 60)
@@ -159,7 +159,7 @@ def test_neither_pass_holds_more_logits_than_allowed(most, largest):
 
 def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples():
     model = make_model(attention_pattern="causal", max_position_embeddings=16)
-    params = random_params(CausalLM(model))
+    params = random_params(CausalLM(model=model))
     batch = make_batch(2) | {"example_ids": np.repeat([[1] * 9 + [2] * 7], 2, 0).astype(np.int32)}
     batch["position_ids"] = np.repeat([[*range(9), *range(7)]], 2, 0).astype(np.int32)
     before = apply(CausalLMModel(model), params, batch).logits()
@@ -174,7 +174,7 @@ def test_a_position_knows_nothing_of_the_tokens_after_it_and_of_other_examples()
 @pytest.mark.parametrize("lm_head, extra", [("transform", {"masked_lm"}), ("tied", set())])
 def test_parameters_and_flops_of_the_heads(lm_head, extra):
     model = make_model(attention_pattern="causal", lm_head=lm_head)
-    task = CausalLM(model)
+    task = CausalLM(model=model)
     assert shapes_of(task).keys() == {"bert"} | extra
     product = 2 * 16 * 64
     assert task.head_flops_per_token() == product + (2 * 16 * 16 if extra else 0)
@@ -185,11 +185,11 @@ def test_the_probability_of_a_text_is_the_product_over_its_tokens(segments, firs
     """Against logits in full; the marker in front is the one that rows of training begin with."""
     data = make_data(model__vocab_size=16, data__segments=segments, metrics=("perplexity",))
     model = make_model(attention_pattern="causal", vocab_size=16)
-    params = random_params(CausalLM(model))
+    params = random_params(CausalLM(model=model))
     params = jax.tree.map(lambda x: 20 * x, params)  # so that words differ
     texts = [Text("Moons moon."), Text(""), Text("stone", "river moon")]
     rows = data.encode(texts, TOKENIZER, Counter())
-    task = data.make_task(model, TOKENIZER)
+    task = data.bind(model, TOKENIZER)
     answers = {}
     numbers = np.arange(len(texts))[None]  # all of them in one row
     fields = rows.take(numbers, 32)
@@ -306,7 +306,7 @@ def test_a_model_without_masks_is_refused(monkeypatch):
     with pytest.raises(
         ValueError, match="attention_pattern='causal', which config.model.name='bag' lacks"
     ):
-        make_task_data(config)
+        make_run_task(config)
 
 
 def test_weights_without_a_head_give_no_probabilities(make_data):
@@ -319,4 +319,4 @@ def test_weights_without_a_head_give_no_probabilities(make_data):
 def test_the_model_of_gpt_is_causal_by_default():
     fields = {"name": "gpt", **tiny.SIZES}
     model = make_encoder_config(fields)
-    assert shapes_of(CausalLM(model)).keys() == {"gpt"}
+    assert shapes_of(CausalLM(model=model)).keys() == {"gpt"}

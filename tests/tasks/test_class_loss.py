@@ -13,7 +13,7 @@ from bert_jax.config.groups import HeadConfig
 from bert_jax.data.labelled.examples import TaggedExample, TextExample
 from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
-from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.tagging import Tagging
 from tests.tasks.test_classification import make as make_classification
 
 CLASSES, WEIGHTS = 4, (0.5, 2.0, 7.0, 1.0)
@@ -152,7 +152,7 @@ def test_auto_counts_single_labels_several_labels_and_tags():
     data = dataclasses.replace(data, labels=("a", "b"))
     found = data.balanced_weights(texts(("a", "b"), ("b",), (), ("b",)))
     assert found == {"a": pytest.approx([4 / 6, 2]), "b": pytest.approx([2, 4 / 6])}
-    tagging = TaggingData.make(defaults.tagging())
+    tagging = Tagging.make(defaults.tagging())
     tagging = dataclasses.replace(tagging, labels=("O", "B-A", "I-A"))
     words = TaggedExample("x", "0", tuple("abcd"), ("O", "O", "O", "B-A"))
     assert tagging.balanced_weights([words]) == pytest.approx({"O": 2 / 3, "B-A": 2, "I-A": 1})

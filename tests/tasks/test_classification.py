@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import TextExample
-from bert_jax.tasks.classification import ClassificationData
+from bert_jax.tasks.classification import Classification
 
 
 def make(kind="single", metrics=("accuracy",), **changes):
@@ -17,7 +17,7 @@ def make(kind="single", metrics=("accuracy",), **changes):
     values |= {
         f"data.{name}": value for name, value in ({"label_separator": "|"} | changes).items()
     }
-    return ClassificationData.make(defaults.classification().replace(values))
+    return Classification.make(defaults.classification().replace(values))
 
 
 def examples(*labels):

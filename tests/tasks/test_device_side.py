@@ -19,7 +19,9 @@ TAGS = 5
 
 
 def make_tagging(head: str) -> Tagging:
-    return Tagging(make_model(num_layers=1), TAGS, HeadConfig(head=head))
+    return Tagging(
+        model=make_model(num_layers=1), labels=tuple("ABCDE"), head=HeadConfig(head=head)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +88,7 @@ def test_answers_of_taggers(tagged_batch):
 
 
 def test_a_choice_that_is_all_padding_has_no_probability():
-    task, one = MultipleChoice(make_model(num_layers=1)), make_batch(2)
+    task, one = MultipleChoice(model=make_model(num_layers=1)), make_batch(2)
     batch = {name: np.stack([array, array[::-1]], axis=1) for name, array in one.items()}
     batch["example_ids"] = batch["example_ids"].copy()
     batch["example_ids"][1, 1] = 0

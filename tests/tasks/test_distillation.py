@@ -20,7 +20,7 @@ from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.distillation import PROJECTION, Distilled, EncoderTask, relation_loss
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.span import Span
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.training.state import init_params
 from tests.tasks.test_auxiliary import make_choices, random_params
@@ -76,8 +76,9 @@ WEIGHTS: Any = np.array([1, 0, 1], np.float32)
 
 @pytest.mark.parametrize("kind", ["single", "multi", "regression"])
 def test_of_classes_labels_and_numbers(kind):
-    task = Classification(STUDENT, kind, 1 if kind == "regression" else 4)
-    student, teacher = outputs_like(logits=(3, task.num_classes))
+    num_classes = 1 if kind == "regression" else 4
+    task = Classification(model=STUDENT, kind=kind)
+    student, teacher = outputs_like(logits=(3, num_classes))
     found = task.distilled_losses(student, teacher, {"weights": WEIGHTS}, 2.0)["task_loss"]
     x, y = (np.asarray(model.logits, np.float64) for model in (student, teacher))
     if kind == "single":
@@ -95,7 +96,7 @@ def test_of_tags_and_of_choices():
     """Choices that are padding have no probability, and rows of padding no weight."""
     weights: Any = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
     student, teacher = outputs_like(logits=(2, 3, 5))
-    found = Tagging(STUDENT, 5).distilled_losses(student, teacher, {"weights": weights}, 1.0)
+    found = Tagging(model=STUDENT).distilled_losses(student, teacher, {"weights": weights}, 1.0)
     expected = (soft(student.logits, teacher.logits, 1.0) * weights).sum()
     np.testing.assert_allclose(found["task_loss"].numerator, expected, rtol=1e-5)
     assert found["task_loss"].denominator == 3
@@ -104,12 +105,14 @@ def test_of_tags_and_of_choices():
     expected = soft(student.logits[::2, :3], teacher.logits[::2, :3], 3.0).sum()
     for outputs in (student, teacher):
         outputs.logits = outputs.logits.at[:, 3].set(IMPOSSIBLE).at[1].set(IMPOSSIBLE)
-    found = MultipleChoice(STUDENT).distilled_losses(student, teacher, {"weights": WEIGHTS}, 3.0)
+    found = MultipleChoice(model=STUDENT).distilled_losses(
+        student, teacher, {"weights": WEIGHTS}, 3.0
+    )
     np.testing.assert_allclose(found["task_loss"].numerator, expected, rtol=1e-5)
 
 
 def test_of_spans_also_of_several_examples_in_a_row():
-    task = SpanTask(STUDENT)
+    task = Span(model=STUDENT)
     both: Any = [
         SpanOutputs(jnp.asarray(draw(2, 6, seed=s)), jnp.asarray(draw(2, 6, seed=s + 9)), None)  # type: ignore
         for s in (1, 2)
@@ -179,8 +182,8 @@ def test_relations_are_within_an_example_and_split_into_their_own_heads():
 
 
 def make_distilled(student=STUDENT, teacher=TEACHER, config=EVERYTHING):
-    task = Classification(student, "single", 3)
-    return Distilled(student, task, dataclasses.replace(task, model=teacher), config)
+    task = Classification(model=student, labels=("a", "b", "c"))
+    return Distilled(task, dataclasses.replace(task, model=teacher), config, model=student)
 
 
 def labelled_batch(rows=4) -> Any:
@@ -303,7 +306,9 @@ def test_the_gradient_does_not_reach_the_teacher():
 
 def test_a_teacher_without_a_head_teaches_its_layers_also_of_choices():
     config = dataclasses.replace(EVERYTHING, weight=0.0, temperature=1.0)
-    task = Distilled(STUDENT, MultipleChoice(STUDENT), EncoderTask(TEACHER), config)
+    task = Distilled(
+        MultipleChoice(model=STUDENT), EncoderTask(model=TEACHER), config, model=STUDENT
+    )
     batch: Any = make_choices()
     _, outputs = run_both(task, batch)
     sums = task.losses(outputs, batch)

@@ -16,7 +16,7 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.devices import sharding
 from bert_jax.scores import retrieval
 from bert_jax.tasks.auxiliary import add_losses
-from bert_jax.tasks.embedding import Embedding, EmbeddingData
+from bert_jax.tasks.embedding import Embedding
 from bert_jax.tasks.embedding_losses import embedding_loss
 from bert_jax.tasks.losses import Sum
 from bert_jax.text.tokenizers import load_tokenizer
@@ -127,7 +127,7 @@ def make_task(kind, **head) -> Embedding:
     choice = HeadConfig(
         pool="mean", pooler=False, embedding_loss=kind, temperature=TEMPERATURE, **head
     )
-    return Embedding(make_model(num_layers=1), choice)
+    return Embedding(model=make_model(num_layers=1), head=choice)
 
 
 def make_texts():
@@ -161,7 +161,7 @@ def test_cached_gradients_are_those_of_the_whole_batch(kind, mesh):
     def loss(params):
         rngs = {"dropout": dropout}
         outputs = model.apply({"params": params}, batch, deterministic=False, rngs=rngs)
-        sums = task.losses(outputs, batch)
+        sums = task.all_losses(outputs, batch)
         names = ("task_loss", "task_2_loss", "task_5_loss", "lengths")
         return sum(sums[name].numerator / sums[name].denominator for name in names), sums
 
@@ -199,9 +199,9 @@ def tokenizer(tmp_path):
     return load_tokenizer(str(tmp_path / "vocab.txt"), True)
 
 
-def make_data(kind="pairs", **values) -> EmbeddingData:
+def make_data(kind="pairs", **values) -> Embedding:
     values = {name.replace("__", "."): value for name, value in values.items()}
-    return EmbeddingData.make(defaults.embedding(kind).replace(values))
+    return Embedding.make(defaults.embedding(kind).replace(values))
 
 
 def pairs(*texts, scores=None):
@@ -288,13 +288,13 @@ def test_texts_are_encoded_one_by_one(tokenizer):
 )
 def test_settings_that_do_not_fit_are_refused(kind, values, message):
     with pytest.raises(ValueError, match=message):
-        EmbeddingData.make(defaults.embedding(kind).replace(values))
+        Embedding.make(defaults.embedding(kind).replace(values))
 
 
 def test_prefixes_are_shorter_than_the_vector():
     data = make_data(head__matryoshka=(8, 16))
     with pytest.raises(ValueError, match=r"matryoshka=\(8, 16\) must be below the 16 dimensions"):
-        data.make_task(make_model(), None)
+        data.bind(make_model(), None)
     with pytest.raises(ValueError, match="Unknown pairs 'x'. Available: pairs, scored"):
         defaults.embedding("x")
 

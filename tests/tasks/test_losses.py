@@ -12,7 +12,7 @@ from bert_jax.models.task_heads import ClassificationOutputs, SpanOutputs
 from bert_jax.tasks import losses
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.span import SpanTask
+from bert_jax.tasks.span import Span
 from tests.tiny import make_model
 
 NONE: Any = None
@@ -106,7 +106,7 @@ def test_a_hit_is_a_label_that_no_other_class_beats(logits, label, hit):
 def test_the_mlm_loss_and_its_bits_per_character_of_the_masked_tokens():
     logits, labels, weights = make_case(4, 6)
     characters = np.arange(50) % 7
-    task = Pretraining(make_model(), id_characters=tuple(characters.tolist()))
+    task = Pretraining(model=make_model(), id_characters=tuple(characters.tolist()))
     outputs = PreTrainingOutputs(jnp.asarray(logits), None, NONE)
     sums = task.losses(outputs, {"masked_lm_ids": labels, "masked_lm_weights": weights})
     log_probs = np.take_along_axis(log_softmax(logits), labels[..., None], -1)[..., 0]
@@ -119,7 +119,7 @@ def test_the_mlm_loss_and_its_bits_per_character_of_the_masked_tokens():
 
 
 def loss_of(kind, logits, labels, weights):
-    task = Classification(make_model(), kind, logits.shape[-1])
+    task = Classification(model=make_model(), kind=kind)
     batch = {"labels": labels, "weights": np.array(weights, np.float32)}
     outputs = ClassificationOutputs(jnp.asarray(logits), NONE)
     np.testing.assert_array_equal(task.answers(outputs, NONE)["logits"], logits)
@@ -150,7 +150,7 @@ def test_a_span_is_the_mean_of_start_and_end_and_right_if_both_are():
     weights = np.array([1, 1, 1, 0], np.float32)
     batch = {"start_positions": starts, "end_positions": ends, "weights": weights}
     outputs = SpanOutputs(jnp.asarray(start_logits), jnp.asarray(end_logits), NONE)
-    sums = SpanTask(make_model()).losses(outputs, batch)
+    sums = Span(model=make_model()).losses(outputs, batch)
     row = np.arange(4)
     expected = -log_softmax(start_logits)[row, starts] - log_softmax(end_logits)[row, ends]
     assert sums["task_loss"].numerator == pytest.approx(expected[:3].sum() / 2, rel=1e-6)

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import Question
-from bert_jax.tasks.span import SpanData
+from bert_jax.tasks.span import Span
 from bert_jax.text.tokenizers import load_tokenizer
 
 HEAD = {
@@ -30,7 +30,7 @@ GOLD = [
 def make(metrics=("f1", "exact"), **head):
     values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
     values |= {f"head.{name}": value for name, value in (HEAD | head).items()}
-    return SpanData.make(defaults.span().replace(values))
+    return Span.make(defaults.span().replace(values))
 
 
 @pytest.fixture

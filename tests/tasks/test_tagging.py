@@ -9,7 +9,7 @@ import pytest
 from bert_jax.config import defaults
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.inference.examples import make_examples
-from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
 
@@ -23,7 +23,7 @@ def make(metrics=("f1", "precision"), frozen=False, published="", **head):
     values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
     values |= {"optimizer.frozen_layers": -int(frozen), "data.published": published}
     values |= {f"head.{name}": value for name, value in head.items()}
-    return TaggingData.make(defaults.tagging().replace(values))
+    return Tagging.make(defaults.tagging().replace(values))
 
 
 def with_labels(data):
@@ -182,9 +182,9 @@ def test_choices_that_do_not_fit_the_head_are_refused(head, message):
 @pytest.mark.parametrize("layers, least", [("sum_last_4", 4), ("second_to_last", 2)])
 def test_layers_that_the_model_does_not_have_are_refused(layers, least, tokenizer):
     data = make(layers=layers)
-    data.make_task(make_model(num_layers=least), tokenizer)
+    data.bind(make_model(num_layers=least), tokenizer)
     with pytest.raises(ValueError, match=f"'{layers}' takes {least} layers, and the model has"):
-        data.make_task(make_model(num_layers=least - 1), tokenizer)
+        data.bind(make_model(num_layers=least - 1), tokenizer)
 
 
 def words_of(data, path, content):

@@ -129,7 +129,7 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_encoder(finished, tm
     model = load_workdir(config, workdir)
     predictor = TaskPredictor(Predictor(model))
     (tmp_path / "new.conll").write_text("Unseen\nwords-here\n.\n")
-    examples = list(predictor.data.read(str(tmp_path / "new.conll"), Counter(), labelled=False))
+    examples = list(predictor.task.read(str(tmp_path / "new.conll"), Counter(), labelled=False))
     ((prediction,),) = predictor.predict(examples)
     assert prediction["words"] == ["Unseen", "words-here", "."] and len(prediction["tags"]) == 3
     assert {"Unseen", "words-here"} <= set(model.tokenizer.pieces)

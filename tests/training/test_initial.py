@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import shutil
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params, make_pretraining
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_workdir
@@ -99,7 +100,7 @@ def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):
 def test_heads_of_another_task_are_new_and_reported(make_workdir):
     """Of other classes, and of other kinds."""
     workdir = make_workdir(heads=CLASSIFIER, task="classification")
-    task = Classification(store.load(str(workdir)).model, "single", 2)
+    task = Classification(model=store.load(str(workdir)).model, labels=("a", "b"))
     params, _, random_ones, lines = start(workdir, task=task)
     assert "with new, random ones for classifier" in lines
     np.testing.assert_array_equal(params["classifier/kernel"], random_ones["classifier/kernel"])
@@ -138,8 +139,9 @@ def test_rows_of_a_head_follow_the_labels(make_workdir, there, here, order, line
     (workdir / "labels.json").write_text(json.dumps(there.split()))
     before = open_workdir(str(workdir)).params
     config = store.load(str(workdir))
-    data = make_task_data(config.replace({"head.tagging": "crf"} if crf else {}))
-    task = dataclasses.replace(data, labels=tuple(here.split())).make_task(config.model, None)
+    task = make_run_task(config.replace({"head.tagging": "crf"} if crf else {}))
+    tokenizer: Any = None
+    task = dataclasses.replace(task, labels=tuple(here.split())).bind(config.model, tokenizer)
     params, _, random_ones, lines = start(workdir, task=task, labels=here.split())
     for path in [*(name.replace("__", "/") for name in CLASSIFIER), *crf]:
         expected = random_ones[path]
@@ -154,7 +156,7 @@ def test_the_head_of_another_task_is_not_used(make_workdir):
     """That of a tagger has the shape of a classifier's."""
     workdir = make_workdir(heads=CLASSIFIER, task="tagging")
     (workdir / "labels.json").write_text('["a", "b", "c"]')
-    task = Classification(store.load(str(workdir)).model, "single", 3)
+    task = Classification(model=store.load(str(workdir)).model, labels=("a", "b", "c"))
     params, _, random_ones, lines = start(workdir, task=task, labels=["a", "b", "c"])
     path = "classifier/kernel"
     np.testing.assert_array_equal(params[path], random_ones[path])

@@ -75,8 +75,8 @@ def write(
         )
     model: Any = portable_encoder(loaded.config)
     row = find_task(loaded.config.task)
-    head = row.head or "masked_lm"
-    is_headless = row.embeds or any(path.startswith(f"{head}/") for path in loaded.missing)
+    head = row.HEAD or "masked_lm"
+    is_headless = row.EMBEDS or any(path.startswith(f"{head}/") for path in loaded.missing)
     if output == "task" and is_headless:
         raise UserError(
             f"{loaded.source} has no trained head for output='task': fine-tune it first, or export"
@@ -185,16 +185,16 @@ def _task(
 
 def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes]:
     row = find_task(loaded.config.task)
-    if row.reads_forward:
+    if row.READS_FORWARD:
         return CausalLMModel(model), ("batch", "seq")
-    if row.fills_masks:
+    if row.FILLS_MASKS:
         check_heads(loaded)
         has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
         return PreTrainingModel(model, has_pairs), ("batch", "seq")
-    data = row.make(loaded.config)
-    if data.labels is not None:
-        data = dataclasses.replace(data, labels=loaded.labels)
-    head = getattr(data, "head", None)
+    task = row.make(loaded.config)
+    if task.labels is not None:
+        task = dataclasses.replace(task, labels=loaded.labels)
+    head = getattr(task, "head", None)
     if head is not None and (head.has_bilstm or head.mix_layer_norm):
         field = "head.mix_layer_norm=True" if head.mix_layer_norm else f"a head {head.head!r}"
         raise UserError(
@@ -202,8 +202,8 @@ def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes
             " linear head, or export output='vectors'."
         )
     if head is not None and head.subwords != "first":  # logits of all tokens, not of words
-        data = dataclasses.replace(data, head=dataclasses.replace(head, subwords="first"))
-    module = data.make_task(model, loaded.tokenizer).make_model()
+        task = dataclasses.replace(task, head=dataclasses.replace(head, subwords="first"))
+    module = task.bind(model, loaded.tokenizer).make_model()
     if isinstance(module, MultipleChoiceModel):
         return module, ("batch", "choices", "seq")
     both_orders = head is not None and head.both_orders

@@ -104,8 +104,8 @@ def find_baseline(config: FinetuningConfig, folder: str) -> float | None:
     """Returns the score of the constant prediction, None if there is none."""
     run = open_run(config, folder)
     rows = run.evaluation[0][0]
-    assert isinstance(run.data, Labelled) and isinstance(rows, LabelledRows)
-    return run.data.baseline(rows.examples)
+    assert isinstance(run.task, Labelled) and isinstance(rows, LabelledRows)
+    return run.task.baseline(rows.examples)
 
 
 class Scores:

@@ -191,7 +191,7 @@ def run_profile(
 
 
 def _task(config: RunConfig, batch: Mapping[str, np.ndarray]) -> Pretraining:
-    return Pretraining(config.model, rule=masking_rule(batch))
+    return Pretraining(model=config.model, rule=masking_rule(batch))
 
 
 def _own_step(

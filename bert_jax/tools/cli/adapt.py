@@ -54,7 +54,7 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-    uses = _uses(workdir, find_task(plan.config.task).fills_masks)
+    uses = _uses(workdir, find_task(plan.config.task).FILLS_MASKS)
     print("use it     " + "\n           ".join(uses))
 
 

@@ -32,7 +32,7 @@ def run(flags: argparse.Namespace) -> None:
     pairs = tuple({"question": question, "context": context} for question in flags.question)
     check_output(flags.output)
     model = load_model(flags)
-    if model.task.example is not Question:
+    if model.task.EXAMPLE is not Question:
         raise UserError(
             f"{flags.model} is for config.task={model.config.task!r}: only a model that was trained"
             " on questions (config.task='span') answers them."

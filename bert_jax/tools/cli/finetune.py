@@ -53,6 +53,6 @@ def run(flags: argparse.Namespace) -> None:
             if finding.level != "ok":
                 print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
         train_and_report(plan.config, workdir, flags.trackers)
-    command = "encode" if find_task(plan.config.task).embeds else "predict"
+    command = "encode" if find_task(plan.config.task).EMBEDS else "predict"
     print(f"use it     bert_jax {command} FILE --model={workdir}")
     print(f"           bert_jax serve --model={workdir}")

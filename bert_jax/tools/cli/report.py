@@ -69,7 +69,7 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
     (workdir,) = flags.workdir
     config = store.load(workdir)
     row = find_task(config.task)
-    if not (config.has_corpus and (row.fills_masks or row.reads_forward)):
+    if not (config.has_corpus and (row.FILLS_MASKS or row.READS_FORWARD)):
         raise UserError(
             f"--held_out shows sentences to models that predict masked or next words, and"
             f" {workdir} is a run of config.task={config.task!r}: leave it out."
@@ -77,9 +77,9 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
     compilation_cache.use(flags.compilation_cache)
     texts = held_out_sentences(config, workdir, flags.held_out)
     model, found = load(workdir), []
-    if row.fills_masks:
+    if row.FILLS_MASKS:
         predictions = model.predict([text for text, _ in texts])
         found.append(Section("Masked tokens", sentences.filled(texts, predictions)))
     scores = model.score([text.replace("[MASK]", word, 1) for text, word in texts])
-    given = "given all others" if row.fills_masks else "given those before it"
+    given = "given all others" if row.FILLS_MASKS else "given those before it"
     return [*found, Section("Sentences", sentences.colored(scores, given))]

@@ -79,9 +79,9 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             scores: Any = LMHead(model).apply({"params": head}, encoded.hidden, embedding)
             values["masked-LM logits"] = scores.logits()
-        if model.lm_head == "tied" and not task.head:
+        if model.lm_head == "tied" and not task.HEAD:
             embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
-            name = "next-word logits" if task.reads_forward else "masked-LM logits"
+            name = "next-word logits" if task.READS_FORWARD else "masked-LM logits"
             values[name] = encoded.hidden @ embedding[: model.vocab_size].T
         if head := tree.get("copy_head"):
             values["masked-LM logits"] = _with_copies(
@@ -90,10 +90,10 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
         if head := tree.get("next_sentence"):
             logits: Any = LinearHead(model, 2).apply({"params": head}, pooled)
             values["next-sentence logits"] = logits[:, 0]
-        if task.head and _is_linear(config, tree, model.name):
-            head = tree[task.head]
+        if task.HEAD and _is_linear(config, tree, model.name):
+            head = tree[task.HEAD]
             features = encoded.hidden
-            if task.pools:
+            if task.POOLS:
                 rows: Any = batch
                 pooled = pool(config["head.pool"], encoded.hidden, rows)[:, 0]
                 features = values["pooled"] if config["head.pooler"] else pooled
@@ -120,7 +120,7 @@ def _with_copies(
 
 def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
-    has_one_head = tree.keys() == {encoder, TASKS[config.task].head}
+    has_one_head = tree.keys() == {encoder, TASKS[config.task].HEAD}
     read = {"layers": "last", "both_orders": False}
     return has_one_head and all(
         config.get(f"head.{n}", value) == value for n, value in read.items()

@@ -82,8 +82,8 @@ def _fill(loaded: LoadedModel) -> Any:
     name, task = loaded.config.model.name, TASKS[loaded.config.task]
     make, options = _class(loaded)
     values = FAMILIES[name].config.keys(loaded.config.model.to_dict())
-    if task.head:
-        values["num_labels"] = len(loaded.params[f"{task.head}/bias"])
+    if task.HEAD:
+        values["num_labels"] = len(loaded.params[f"{task.HEAD}/bias"])
     model = make(make.config_class(**values, attn_implementation="eager"), **options)
     arrays = export_params(loaded.params, NAMES[name]["huggingface"], "huggingface")
     base = model.base_model_prefix
@@ -105,9 +105,9 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
         has_lm = "masked_lm" in heads or loaded.model.lm_head == "tied"
         end = ends.get(loaded.config.task, "ForMaskedLM" if has_lm else "")
         return getattr(transformers, f"AutoModel{end}"), {"trust_remote_code": True}
-    if task.reads_forward:
+    if task.READS_FORWARD:
         end = "LMHeadModel"
-    elif task.head:
+    elif task.HEAD:
         end = ends[loaded.config.task]
     elif {"masked_lm", "next_sentence"} <= heads:
         end = "ForPreTraining"

@@ -26,7 +26,7 @@ from bert_jax.tools.doctor.trial import Trial, open_trial
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source, label_order
 from bert_jax.training.resume import check_unchanged
-from bert_jax.training.run import make_checked_mesh, make_task_data
+from bert_jax.training.run import make_checked_mesh, make_run_task
 from bert_jax.training.workdir import LABELS, read_labels
 
 # (group, finding)
@@ -89,7 +89,7 @@ def _is_complete(begun: Begun, steps: int) -> bool:
 def _settings(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding]:
     """Yields findings about the settings, the folder, and the weights to start from."""
     check_names(config.optimizer)  # these raise what training would raise
-    make_task_data(config)
+    make_run_task(config)
     mesh = make_checked_mesh(config)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     yield ok(f"Task {config.task}, model {config.model.name}, {config.dtype}, mesh {shape}.")
@@ -116,7 +116,7 @@ def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> 
         yield from data.check_corpus(config, trial)
     else:
         yield from data.check_labelled(trial.run)
-        yield from _check_labels(config, trial.run.data.labels or ())
+        yield from _check_labels(config, trial.run.task.labels or ())
 
 
 def _check_labels(config: RunConfig, labels: tuple[str, ...]) -> Iterator[Finding]:

@@ -12,10 +12,10 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
 from bert_jax.tasks import find_task
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import TaskData
+from bert_jax.tasks.task import Task
 from bert_jax.training.feed import padding_share
 from bert_jax.training.run import Run
 
@@ -30,11 +30,11 @@ def banner(run: Run) -> Iterator[str]:
         yield from _labelled(run, run.config)
     else:
         yield from _corpus(run)
-    yield from describe_head(run.data)
+    yield from describe_head(run.task)
 
 
 def _corpus(run: Run) -> Iterator[str]:
-    has_masks = find_task(run.config.task).fills_masks
+    has_masks = find_task(run.config.task).FILLS_MASKS
     for phase, rows in zip(run.phases, run.training, strict=True):
         yield _phase(phase, rows.rows_per_epoch, has_masks)
     rows = run.training[0]
@@ -70,8 +70,8 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
         yield describe_rows(rows)
         if "numbered_words" in rows.counts:
             yield "           --config.data.strip_numbers=true removes the numbers of the words"
-    if run.data.labels:
-        yield f"labels     {', '.join(run.data.labels)}"
+    if run.task.labels:
+        yield f"labels     {', '.join(run.task.labels)}"
     if fields := model_choices.choices(config.model.to_dict()):
         values = ", ".join(f"{name}={config[name]}" for name in fields)
         yield f"for {config.model.name:<6} {values}"
@@ -116,13 +116,13 @@ def describe_padding(run: Run) -> Iterator[str]:
         yield f"padding    {share:.1%} of all rows: {shards} devices share {parts} evenly"
 
 
-def describe_head(data: TaskData) -> Iterator[str]:
+def describe_head(task: Task) -> Iterator[str]:
     """Yields lines about what a head reads of its encoder, its classes, and further losses."""
-    if not isinstance(data, Labelled):
+    if not isinstance(task, Labelled):
         return
-    head, losses = data.head, data.losses
-    if isinstance(data, ClassificationData | MultipleChoiceData):
-        reads_windows = isinstance(data, ClassificationData) and data.long_texts == "windows"
+    head, losses = task.head, task.auxiliary
+    if isinstance(task, Classification | MultipleChoice):
+        reads_windows = isinstance(task, Classification) and task.long_texts == "windows"
         parts = [
             "the last layer" if head.layers == "last" else head.layers,
             *(["BiLSTM"] if head.has_bilstm else []),

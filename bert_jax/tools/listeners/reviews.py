@@ -1,6 +1,6 @@
 """evaluation.json: what the newest evaluation found, for a reader and for the report.
 
-A review is what a reader wants to see, by the class of the task's host side.
+A review is what a reader wants to see, by the class of the task.
 
 review_parts.py describes the parts. `examples` are labelled, `predictions` those that the task's
 collector returned for them, in the same order; `errors` are sorted, the worst first.
@@ -21,10 +21,10 @@ from bert_jax.files.atomic import write_json
 from bert_jax.scores import cmrc, squad
 from bert_jax.scores import entities as entity_scores
 from bert_jax.scores.calibration import calibration_bins
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tasks.span import SpanData
-from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.span import Span
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.tasks.task import Prediction
 from bert_jax.tools.listeners import review_parts as review
 from bert_jax.tools.listeners.verdicts import class_counts, verdict
@@ -69,7 +69,7 @@ class Review(Listener):
             "verdict": lines,
             "layer_weights": evaluation.layer_weights,
             "fitted": evaluation.fitted,
-            **make_review(run.data, rows, evaluation.predictions),
+            **make_review(run.task, rows, evaluation.predictions),
         }
         write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
 
@@ -89,18 +89,18 @@ def parameter_rows(params: Any) -> list[list[Any]]:
     ]
 
 
-def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:
+def make_review(task: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:
     """Returns the review of an evaluation as JSON values.
 
     Args:
-      data: the host side of the task.
+      task: the task.
       rows: the evaluated rows.
       predictions: predictions for the examples of `rows`; empty for a corpus.
     """
     if not isinstance(rows, LabelledRows):
         return {"examples": rows.rows_per_epoch}
-    make = _REVIEWS.get(type(data))
-    parts = make(data, rows.examples, predictions) if make else {}
+    make = _REVIEWS.get(type(task))
+    parts = make(task, rows.examples, predictions) if make else {}
     errors = parts.pop("errors", [])
     return {
         "examples": len(rows.examples),
@@ -114,22 +114,22 @@ def make_review(data: Any, rows: Any, predictions: Sequence[Prediction]) -> Part
 
 
 def review_classification(
-    data: ClassificationData, examples: Sequence[TextExample], predictions: Sequence[Prediction]
+    task: Classification, examples: Sequence[TextExample], predictions: Sequence[Prediction]
 ) -> Parts:
     """Returns classes, confusion and calibration; of numbers their pairs."""
-    gold, found = data.gold(examples), data.found(predictions)
-    if data.kind == "regression":
+    gold, found = task.gold(examples), task.found(predictions)
+    if task.kind == "regression":
         wrongness = np.abs(gold - found)
         parts: Parts = {"values": review.spread_values(gold, found)}
-    elif data.kind == "multi":
+    elif task.kind == "multi":
         wrongness = (gold != found).sum(axis=1).astype(float)
-        parts = {"classes": review.class_rows(class_counts(data, examples, predictions))}
+        parts = {"classes": review.class_rows(class_counts(task, examples, predictions))}
     else:
         sure = np.array([p["probabilities"][p["label"]] for p in predictions])
         wrongness = (gold != found) * sure
         parts = {
-            "classes": review.class_rows(class_counts(data, examples, predictions)),
-            "confusion": review.confusion(gold, found, len(data.labels)),
+            "classes": review.class_rows(class_counts(task, examples, predictions)),
+            "confusion": review.confusion(gold, found, len(task.labels)),
             "calibration": calibration_bins(sure, gold == found),
         }
     worst = [i for i in np.argsort(-wrongness, kind="stable").tolist() if wrongness[i] > 0]
@@ -153,39 +153,37 @@ def _wrong_class(example: TextExample, prediction: Prediction) -> Parts:
 
 
 def review_tags(
-    data: TaggingData, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+    task: Tagging, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
 ) -> Parts:
     """Returns classes, of other tags than entities the confusion, calibration."""
     gold = [example.tags or () for example in examples]
     found = [prediction["tags"] for prediction in predictions]
     pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
-    parts: Parts = {"classes": review.class_rows(class_counts(data, examples, predictions))}
-    if not data.entities:
+    parts: Parts = {"classes": review.class_rows(class_counts(task, examples, predictions))}
+    if not task.entities:
         numbers = {name: i for i, name in enumerate(parts["classes"])}
         true, guessed = ([numbers[pair[side]] for pair in pairs] for side in (0, 1))
         parts["confusion"] = review.confusion(true, guessed, len(numbers))
     sure = [p for prediction in predictions for p in prediction["probabilities"]]
     parts["calibration"] = calibration_bins(sure, [a == b for a, b in pairs])
-    errors = [_wrong_tags(data, *pair) for pair in zip(examples, predictions, strict=True)]
+    errors = [_wrong_tags(task, *pair) for pair in zip(examples, predictions, strict=True)]
     wrong = [(count, error) for count, error in errors if count]
     return parts | {"errors": [error for _, error in sorted(wrong, key=lambda e: -e[0])]}
 
 
-def _wrong_tags(
-    data: TaggingData, example: TaggedExample, prediction: Prediction
-) -> tuple[int, Parts]:
+def _wrong_tags(task: Tagging, example: TaggedExample, prediction: Prediction) -> tuple[int, Parts]:
     """Returns the number of errors in a sentence, and the sentence with its spans."""
-    text, places = example.locate(data.between_words)
+    text, places = example.locate(task.between_words)
 
     def spans(tags: Sequence[str]) -> set[tuple[int, int, str]]:
         singles = {(tag, i, i) for i, tag in enumerate(tags)}
-        found = entity_scores.entities(as_iob2(tags)) if data.entities else singles
+        found = entity_scores.entities(as_iob2(tags)) if task.entities else singles
         return {(places[first][0], places[last][1], kind) for kind, first, last in found}
 
     true, guessed = spans(example.tags or ()), spans(prediction["tags"])
-    shown = (true, guessed) if data.entities else (true - guessed, guessed - true)
+    shown = (true, guessed) if task.entities else (true - guessed, guessed - true)
     texts = [review.text("", text, review.marked(*shown))]
-    what = "entities" if data.entities else "other tags"
+    what = "entities" if task.entities else "other tags"
     counts = [f"{len(some)} {what}" for some in shown]
     return len(true ^ guessed), review.error(example.id, counts[0], counts[1], texts)
 
@@ -194,13 +192,13 @@ def _wrong_tags(
 
 
 def review_spans(
-    data: SpanData, examples: Sequence[Question], predictions: Sequence[Prediction]
+    task: Span, examples: Sequence[Question], predictions: Sequence[Prediction]
 ) -> Parts:
     """Returns calibration; right is what the official script finds equal to a gold answer."""
-    exact = cmrc.exact if data.is_chinese else squad.exact
+    exact = cmrc.exact if task.is_chinese else squad.exact
     sure, right, errors = [], [], []
     for example, prediction in zip(examples, predictions, strict=True):
-        if not (example.answers or data.null_answers):
+        if not (example.answers or task.null_answers):
             continue
         answer, best = prediction["answer"], next(iter(prediction["n_best"]), None)
         texts = [text for text, _ in example.answers] or [""]
@@ -223,7 +221,7 @@ def review_spans(
 
 
 def review_choices(
-    data: MultipleChoiceData, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
+    task: MultipleChoice, examples: Sequence[ChoiceExample], predictions: Sequence[Prediction]
 ) -> Parts:
     """Returns calibration and the wrong choices, the most probable first."""
     sure = [max(prediction["probabilities"]) for prediction in predictions]
@@ -244,8 +242,8 @@ def review_choices(
 
 
 _REVIEWS: dict[type, Callable[..., Parts]] = {
-    ClassificationData: review_classification,
-    TaggingData: review_tags,
-    SpanData: review_spans,
-    MultipleChoiceData: review_choices,
+    Classification: review_classification,
+    Tagging: review_tags,
+    Span: review_spans,
+    MultipleChoice: review_choices,
 }

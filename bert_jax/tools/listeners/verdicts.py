@@ -10,9 +10,9 @@ import numpy as np
 
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.span import SpanData
-from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.span import Span
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.tasks.task import Prediction
 from bert_jax.training import metrics
 from bert_jax.training.listener import Evaluation
@@ -150,18 +150,18 @@ def _still_falls(losses: Sequence[float]) -> bool:
 
 
 def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any]) -> Outcome:
-    metric, predictions = run.data.metrics[0], evaluation.predictions
+    metric, predictions = run.task.metrics[0], evaluation.predictions
     rows = [row for row in metrics.read_metrics(run.workdir) if row["split"] == "train"]
     name = "task_loss" if run.teacher else "loss"  # of the labels, as the held-out loss
     losses = [row[name] for row in rows if row["step"] <= step and row.get(name) is not None]
-    counts = class_counts(run.data, examples, predictions)
+    counts = class_counts(run.task, examples, predictions)
     gold = [name for name, count in counts.items() if count.gold]
     return Outcome(
         metric=metric,
         value=evaluation.values[metric],
-        error=sampling_error(run.data, examples, predictions, metric),
-        baseline=run.data.baseline(examples),
-        top=100.0 if isinstance(run.data, SpanData) else 1.0,
+        error=sampling_error(run.task, examples, predictions, metric),
+        baseline=run.task.baseline(examples),
+        top=100.0 if isinstance(run.task, Span) else 1.0,
         losses=losses,
         held_out_loss=evaluation.values["loss"],
         classes=len(gold),
@@ -170,26 +170,26 @@ def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any
 
 
 def class_counts(
-    data: Any, examples: Sequence[Any], predictions: Sequence[Prediction]
+    task: Any, examples: Sequence[Any], predictions: Sequence[Prediction]
 ) -> dict[str, scores.Counts]:
     """Returns the counts of each class; of tags those of entity types; empty without classes."""
-    if isinstance(data, TaggingData):
+    if isinstance(task, Tagging):
         gold = [example.tags or () for example in examples]
         found = [prediction["tags"] for prediction in predictions]
-        if data.entities:
+        if task.entities:
             return entity_scores.entity_counts(gold, found)
         words = (list(itertools.chain.from_iterable(tags)) for tags in (gold, found))
         return scores.class_counts(*words)
-    if not isinstance(data, ClassificationData) or data.kind == "regression":
+    if not isinstance(task, Classification) or task.kind == "regression":
         return {}
-    gold, found = data.gold(examples), data.found(predictions)
-    count = scores.multi_label_counts if data.kind == "multi" else scores.class_counts
+    gold, found = task.gold(examples), task.found(predictions)
+    count = scores.multi_label_counts if task.kind == "multi" else scores.class_counts
     counts = count(gold, found)
-    return {name: counts.get(number, scores.Counts()) for number, name in enumerate(data.labels)}
+    return {name: counts.get(number, scores.Counts()) for number, name in enumerate(task.labels)}
 
 
 def sampling_error(
-    data: Any, examples: Sequence[Any], predictions: Sequence[Any], metric: str
+    task: Any, examples: Sequence[Any], predictions: Sequence[Any], metric: str
 ) -> float:
     """Returns the standard error of a score over examples that are drawn like these.
 
@@ -197,27 +197,27 @@ def sampling_error(
     1979).
     """
     count = len(examples)
-    if isinstance(data, TaggingData):
-        return _error_of_tags(data, examples, predictions, metric)
+    if isinstance(task, Tagging):
+        return _error_of_tags(task, examples, predictions, metric)
     rng = np.random.default_rng(0)
     some = rng.permutation(count)[:_MAX_EXAMPLES]
     pairs = [([examples[i]], [predictions[i]]) for i in some]
     sample = [part for pair in pairs for part in pair[0]], [p for pair in pairs for p in pair[1]]
-    values = np.array([data.score(*pair)[metric] for pair in pairs])
-    if np.isclose(values.mean(), data.score(*sample)[metric], rtol=1e-6):
+    values = np.array([task.score(*pair)[metric] for pair in pairs])
+    if np.isclose(values.mean(), task.score(*sample)[metric], rtol=1e-6):
         if (top := values.max()) > 0 and np.isin(values, (0.0, top)).all():
-            score = data.score(examples, predictions)[metric]
+            score = task.score(examples, predictions)[metric]
             return float((score * (top - score) / count) ** 0.5)
         return float(values.std() / count**0.5)
     found = []
     for _ in range(_RESAMPLES):
         chosen = rng.integers(len(some), size=len(some))
-        found.append(data.score(*([part[i] for i in chosen] for part in sample))[metric])
+        found.append(task.score(*([part[i] for i in chosen] for part in sample))[metric])
     return float(np.nanstd(found) * (len(some) / count) ** 0.5)
 
 
 def _error_of_tags(
-    data: TaggingData, examples: Sequence[Any], predictions: Sequence[Any], metric: str
+    task: Tagging, examples: Sequence[Any], predictions: Sequence[Any], metric: str
 ) -> float:
     """Returns the error by bootstrap over the sentences, from the counts of each."""
     gold = [example.tags or () for example in examples]
@@ -284,7 +284,7 @@ def corpus_verdict(
     if held_out["unknown_token_share"] > 0.02:
         advice.append(
             f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
-            " fit the language, and data.lowercase the vocabulary?"
+            " fit the language, and task.lowercase the vocabulary?"
         )
     if advice:
         return [*lines, "health: " + " ".join(advice)]

@@ -87,11 +87,11 @@ class Inputs:
             else:
                 yield from make_examples(Text, source.values, where=_name_text)
 
-    def examples(self, data: Any, kind: type | None, counts: Counter) -> Iterator[Any]:
+    def examples(self, task: Any, kind: type | None, counts: Counter) -> Iterator[Any]:
         """Yields the examples of a task.
 
         Args:
-          data: host side of the task, which reads files.
+          task: task, which reads files.
           kind: class of its examples, which values become; None: it takes files only.
           counts: counts what is left out or repaired.
 
@@ -104,12 +104,12 @@ class Inputs:
             if source.path and kind is Text:
                 examples = read_texts(source.path, self.column)
             elif source.path:
-                examples = data.read(source.path, counts, labelled=False)
+                examples = task.read(source.path, counts, labelled=False)
             elif kind is None:
                 raise UserError("This model's task takes files only: name one.")
             else:
-                _check_values(source.values, data, kind)
-                by_character = getattr(data, "by_character", False)
+                _check_values(source.values, task, kind)
+                by_character = getattr(task, "by_character", False)
                 examples = make_examples(kind, source.values, by_character, _name_text)
             for place, example in enumerate(examples):
                 yield _renumbered(example, number, place, start) if number else example
@@ -184,10 +184,10 @@ def _name_text(number: int) -> str:
     return f"Text {number + 1}"
 
 
-def _check_values(values: Sequence[Any], data: Any, kind: type) -> None:
+def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
     if not any(isinstance(value, str) for value in values):
         return
-    if getattr(data, "reads_pairs", False):
+    if getattr(task, "reads_pairs", False):
         raise UserError(
             f"{values[0]!r:.60} is one text, and this model reads pairs: give a file, or"
             ' {"text_a": ..., "text_b": ...} on each line of standard input.'

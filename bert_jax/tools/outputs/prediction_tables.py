@@ -11,20 +11,20 @@ from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.data.labelled.table_rows import csv_writer, read_rows
 from bert_jax.data.labelled.tables import read_plain_texts
 from bert_jax.files.atomic import whole_file
-from bert_jax.tasks.classification import ClassificationData
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
-from bert_jax.tasks.tagging import TaggingData
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.outputs.inputs import Inputs
 
 
-def has_tables(data: Any) -> bool:
+def has_tables(task: Any) -> bool:
     """Returns whether the predictions of a task are values of columns."""
-    is_published = getattr(data, "published", None) is not None
-    has_columns = isinstance(data, ClassificationData | MultipleChoiceData) and not is_published
-    return has_columns or isinstance(data, TaggingData)
+    is_published = getattr(task, "published", None) is not None
+    has_columns = isinstance(task, Classification | MultipleChoice) and not is_published
+    return has_columns or isinstance(task, Tagging)
 
 
-def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
+def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:
     """Writes the rows of an input, in order, with columns of their predictions at the end.
 
     The new columns are `predicted_label` and `probability`; `predicted_labels` (multi-label,
@@ -35,7 +35,7 @@ def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
     and `end` (characters of the text), `probability`; or for each word, with its `tag`.
 
     Args:
-      data: host side of the task.
+      task: task.
       inputs: tables, JSON lines, files with a text a line, and texts.
       lines_path: predictions as JSON lines.
       path: file to write, .csv or .tsv.
@@ -47,8 +47,8 @@ def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
         open(temporary, "w", encoding="utf-8", newline="") as file,
     ):
         # Objects of JSON lines may have different fields.
-        names = list(dict.fromkeys(name for row in _rows(data, inputs) for name in row))
-        pairs = zip(_rows(data, inputs), map(json.loads, lines), strict=True)
+        names = list(dict.fromkeys(name for row in _rows(task, inputs) for name in row))
+        pairs = zip(_rows(task, inputs), map(json.loads, lines), strict=True)
         rows = ((row, found) for row, prediction in pairs for found in _found(prediction))
         style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
         writer = csv_writer(file, **style)
@@ -60,30 +60,30 @@ def write_table(data: Any, inputs: Inputs, lines_path: str, path: str) -> None:
             writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
 
 
-def rows_with_predictions(data: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
+def rows_with_predictions(task: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of an input with the columns of their predictions; see `write_table`."""
     with open(lines_path, encoding="utf-8") as lines:
-        for row, prediction in zip(_rows(data, inputs), map(json.loads, lines), strict=True):
+        for row, prediction in zip(_rows(task, inputs), map(json.loads, lines), strict=True):
             for found in _found(prediction):
                 yield {str(name): value for name, value in row.items()} | found
 
 
-def _rows(data: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
-    if isinstance(data, TaggingData):
-        for example in inputs.examples(data, TaggedExample, Counter()):
-            yield {"id": example.id, "text": example.locate(data.between_words)[0]}
+def _rows(task: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
+    if isinstance(task, Tagging):
+        for example in inputs.examples(task, TaggedExample, Counter()):
+            yield {"id": example.id, "text": example.locate(task.between_words)[0]}
         return
     for source in inputs.sources:
         if source.path:
-            yield from _input_rows(data, source.path)
+            yield from _input_rows(task, source.path)
         else:
             yield from ({"text": value} for value in source.values)
 
 
-def _input_rows(data: Any, path: str) -> Iterator[dict[Any, Any]]:
-    if isinstance(data, ClassificationData) and data.is_plain(path):
+def _input_rows(task: Any, path: str) -> Iterator[dict[Any, Any]]:
+    if isinstance(task, Classification) and task.is_plain(path):
         return ({"text": example.text_a} for example in read_plain_texts(path, Counter()))
-    has_header = getattr(data.columns, "has_header", True)
+    has_header = getattr(task.columns, "has_header", True)
     return (row for _, row in read_rows(path, Counter(), has_header))
 
 

@@ -56,7 +56,7 @@ def predict(
         has a form that the task does not have.
     """
     check_output(output_path, inputs.paths)
-    write = make_writer(model.config.task, model.data, inputs, output_path)
+    write = make_writer(model.config.task, model.task, inputs, output_path)
     predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
     count, digest = _check_examples(predictor, inputs, counts)
     progress, unfinished = Progress(count, listener), Unfinished(output_path)
@@ -93,14 +93,14 @@ def stream(
     """
     predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
     _check_examples(predictor, inputs, counts)
-    for window in predictor.data.windows(_examples(predictor, inputs)):
+    for window in predictor.task.windows(_examples(predictor, inputs)):
         yield from zip(window, predictor.predict_window(window, counts), strict=True)
     _report(counts, report)
 
 
 def _examples(predictor: TaskPredictor, inputs: Inputs, counts: Counter | None = None) -> Iterator:
     counts = Counter() if counts is None else counts
-    return inputs.examples(predictor.data, predictor.model.task.example, counts)
+    return inputs.examples(predictor.task, predictor.model.task.EXAMPLE, counts)
 
 
 def _check_examples(predictor: TaskPredictor, inputs: Inputs, counts: Counter) -> tuple[int, str]:
@@ -124,7 +124,7 @@ def _origin(model: TrainedModel, top_k: int) -> dict:
     return {
         "workdir": model.folder,
         "checkpoint": model.fingerprint,
-        "labels": model.data.labels,
+        "labels": model.task.labels,
         "shards": model.batch_shards,
         "top_k": top_k,
         **{name: values[name] for name in _DECIDING_FIELDS if name in values},

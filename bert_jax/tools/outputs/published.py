@@ -34,46 +34,46 @@ def _read(lines_path: str) -> Iterator[dict[str, Any]]:
             yield json.loads(line)
 
 
-def _check_glue(data: Any, path: str) -> None:
+def _check_glue(task: Any, path: str) -> None:
     """Raises UserError if GLUE takes no file of that name for the task."""
-    names = data.published.submissions.values() if data.published in GLUE.values() else ()
+    names = task.published.submissions.values() if task.published in GLUE.values() else ()
     if os.path.basename(path) not in names:
         known = f"those of this task are {', '.join(names)}" if names else "this run is none"
         raise UserError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
 
 
-def _write_glue(data: Any, lines_path: str, path: str) -> None:
+def _write_glue(task: Any, lines_path: str, path: str) -> None:
     """A header, then the id and the prediction of each row, which GLUE would not take twice.
 
     Numbers are clipped to the task's limits and have 3 decimals. Labels are those of the training
     files: numbers where these have numbers.
     """
-    task: TextTask = data.published
-    written = {label: label for label in task.labels}
-    written |= {label: alias for alias, label in task.aliases.items()}
+    published: TextTask = task.published
+    written = {label: label for label in published.labels}
+    written |= {label: alias for alias, label in published.aliases.items()}
     seen = set()
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         file.write("index\tprediction\n")
         for row in _read(lines_path):
-            id, prediction = row["id"], row["label"] if task.limits is None else row["value"]
+            id, prediction = row["id"], row["label"] if published.limits is None else row["value"]
             if id in seen:
                 name = os.path.basename(path)
                 raise UserError(f"The id {id!r} has two predictions for {name}.")
             seen.add(id)
-            if task.limits is not None:
+            if published.limits is not None:
                 if not math.isfinite(prediction):
                     raise UserError(f"The id {id!r} has {prediction!r}, which is not a number.")
-                low, high = task.limits
+                low, high = published.limits
                 shown = f"{min(max(prediction, low), high):.3f}"
             elif (shown := written.get(prediction)) is None:
                 raise UserError(f"The id {id!r} has the unknown label {prediction!r}.")
             file.write(f"{id}\t{shown}\n")
 
 
-def _write_squad(data: Any, lines_path: str, path: str) -> None:
+def _write_squad(task: Any, lines_path: str, path: str) -> None:
     """{id: answer}; with `null_answers` also NAME.na_probs.json, {id: score of "no answer"}."""
     write_json(path, {row["id"]: row["answer"] for row in _read(lines_path)})
-    if data.null_answers:
+    if task.null_answers:
         # If no span can be an answer, "no answer" gets a very large finite number.
         odds = {
             row["id"]: 1e30 if row["null_odds"] is None else row["null_odds"]
@@ -86,9 +86,9 @@ def _one_line(word: str) -> str:
     return re.sub(r"[\t\n\r]", " ", word)
 
 
-def _write_conll(data: Any, lines_path: str, path: str) -> None:
+def _write_conll(task: Any, lines_path: str, path: str) -> None:
     """A word and its tag a line, a blank line between sentences."""
-    del data
+    del task
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for row in _read(lines_path):
             pairs = zip(map(_one_line, row["words"]), row["tags"], strict=True)
@@ -96,22 +96,22 @@ def _write_conll(data: Any, lines_path: str, path: str) -> None:
             file.write("".join(f"{line}\n" for line in lines) + "\n")
 
 
-# Of each task: the ending, the function that checks (host side, path), and the one that writes.
+# Of each task: the ending, the function that checks (task, path), and the one that writes.
 _FORMS: dict[str, tuple[str, Callable[[Any, str], None], Callable[[Any, str, str], None]]] = {
     "classification": (".tsv", _check_glue, _write_glue),
-    "span": (".json", lambda data, path: None, _write_squad),
-    "tagging": (".conll", lambda data, path: None, _write_conll),
+    "span": (".json", lambda task, path: None, _write_squad),
+    "tagging": (".conll", lambda task, path: None, _write_conll),
 }
 
 
 def make_writer(
-    task: str, data: Any, inputs: Inputs, output_path: str
+    name: str, task: Any, inputs: Inputs, output_path: str
 ) -> Callable[[str, str], None] | None:
     """Returns the function (JSON lines' path, output's path) that writes another form.
 
     Args:
-      task: name of the task.
-      data: its host side.
+      name: name of the task.
+      task: the task.
       inputs: the examples, whose columns a table keeps.
       output_path: its ending selects the form; None for others, which get JSON lines.
 
@@ -120,25 +120,25 @@ def make_writer(
     """
     ending = check_ending(output_path, PREDICTIONS)
     is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
-    has_table = prediction_tables.has_tables(data) and not is_dataset
+    has_table = prediction_tables.has_tables(task) and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
-        return functools.partial(prediction_tables.write_table, data, inputs)
+        return functools.partial(prediction_tables.write_table, task, inputs)
     if ending == ".parquet":
-        rows = functools.partial(prediction_tables.rows_with_predictions, data, inputs)
+        rows = functools.partial(prediction_tables.rows_with_predictions, task, inputs)
         return lambda lines, path: write_parquet(path, rows(lines) if has_table else _read(lines))
     if ending == ".csv":
         raise UserError(
-            f"--output={output_path}: predictions of config.task={task!r} for this input have no"
+            f"--output={output_path}: predictions of config.task={name!r} for this input have no"
             " columns: take another ending, such as .jsonl."
         )
-    for name, (of_form, check, write) in _FORMS.items():
+    for other, (of_form, check, write) in _FORMS.items():
         if of_form != ending:
             continue
-        if name != task:
+        if other != name:
             raise UserError(
-                f"--output={output_path}: {ending} is for config.task={name!r}, and this run's is"
-                f" {task!r}: take another ending, such as .jsonl."
+                f"--output={output_path}: {ending} is for config.task={other!r}, and this run's is"
+                f" {name!r}: take another ending, such as .jsonl."
             )
-        check(data, output_path)
-        return functools.partial(write, data)
+        check(task, output_path)
+        return functools.partial(write, task)
     return None

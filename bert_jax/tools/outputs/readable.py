@@ -10,7 +10,7 @@ def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
 
     Args:
       example: what was predicted; a dataclass of `data.labelled`.
-      prediction: what `TaskData.collect` returned for it.
+      prediction: what `Task.collect` returned for it.
     """
     text = " | ".join(filter(None, (getattr(example, n, None) for n in ("text_a", "text_b"))))
     match prediction:

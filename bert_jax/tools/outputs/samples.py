@@ -98,22 +98,22 @@ def sample_batches(
     Raises:
       UserError: there is no such split or file, or nothing in it.
     """
-    config, data = model.config, model.data
+    config, task = model.config, model.task
     if not path and config.has_corpus:
         yield from _corpus_batches(model, max_rows)
         return
     source = path or buckets.local(config["data.eval"])
     if not source:
         raise UserError(f"{model.folder} has no config.data.eval: give a file, --input=FILE.")
-    count = sum(1 for _ in data.read(source, Counter(), labelled=not path))
+    count = sum(1 for _ in task.read(source, Counter(), labelled=not path))
     chosen = {*_evenly(count, max_rows).tolist()}
-    read = enumerate(data.read(source, Counter(), labelled=not path))
+    read = enumerate(task.read(source, Counter(), labelled=not path))
     examples = [example for number, example in read if number in chosen]
     if not examples:
         raise UserError(f"{source} holds no text: there is nothing to do.")
     for example in examples:
-        data.check_example(example, model.tokenizer, model.encoder)
-    rows = data.encode(examples, model.tokenizer, Counter() if counts is None else counts)
+        task.check_example(example, model.tokenizer, model.encoder)
+    rows = task.encode(examples, model.tokenizer, Counter() if counts is None else counts)
     for local in Predictor(model).host_batches(rows, packs=False):
         # Rows of a multiple choice are [batch, choices, seq].
         yield {name: local[name].reshape(-1, local[name].shape[-1]) for name in _FIELDS}

@@ -78,20 +78,20 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
     Raises:
       UserError: the task's head has random parameters, or no request can have its examples.
     """
-    task, model = TaskPredictor(predictor, top_k), predictor.model
-    form = forms.prediction_form(model.config.task, task.data)
+    tasks, model = TaskPredictor(predictor, top_k), predictor.model
+    form = forms.prediction_form(tasks.task)
 
     def encode(example: Any) -> tuple[Any, np.ndarray, Counter]:
-        task.check(example)
+        tasks.check(example)
         if isinstance(example, Text):
             # A recurrent model would take any length, and each is compiled for.
             encode_text(example, model.tokenizer, model.encoder.max_position_embeddings, masks=True)
         counts = Counter()
-        rows = task.data.encode([example], model.tokenizer, counts)
+        rows = tasks.task.encode([example], model.tokenizer, counts)
         return example, rows.lengths, +counts
 
     def run(encoded: Sequence[tuple[Any, np.ndarray, Counter]]) -> list[dict[str, Any]]:
-        found = task.predict_window([example for example, _, _ in encoded], Counter())
+        found = tasks.predict_window([example for example, _, _ in encoded], Counter())
         predictions = [{k: v for k, v in one.items() if k != "id"} for one in found]
         for prediction, (_, _, counts) in zip(predictions, encoded, strict=True):
             prediction |= {"counts": counts} if counts else {}
@@ -100,12 +100,12 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
     def shapes(encoded: tuple[Any, np.ndarray, Counter]) -> Iterable[tuple[int, int]]:
         # Inputs of several rows have the shapes of those of one, in other numbers.
         is_one = len(encoded[1]) == 1
-        return predictor.shapes(encoded[1], task.data.can_pack) if is_one else ()
+        return predictor.shapes(encoded[1], tasks.task.can_pack) if is_one else ()
 
     return Endpoint(
         "predict",
         "The predictions of the task that the model was trained for.",
-        forms.with_samples(form, model.config, task.data),
+        forms.with_samples(form, model.config, tasks.task),
         Computation(encode, run, shapes),
         lambda results: {"predictions": results},
     )

@@ -1,6 +1,6 @@
 """How inputs of requests become examples, and the forms of the page that make them.
 
-A task says which class its examples have (`TaskRow.example`), and nothing here knows tasks by name.
+A task says which class its examples have (`Task.EXAMPLE`), and nothing here knows tasks by name.
 """
 
 import itertools
@@ -15,8 +15,7 @@ from bert_jax.data.labelled.conll import split_words
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.texts import Text, spell_masks
 from bert_jax.files.errors import UserError
-from bert_jax.tasks import find_task
-from bert_jax.tasks.task import TaskData
+from bert_jax.tasks.task import Task
 from bert_jax.tools.serve.requests import Field
 
 MAX_MASKS = 8
@@ -94,25 +93,20 @@ ATTENTION = View(
 )
 
 
-def prediction_form(task: str, data: TaskData) -> Form:
+def prediction_form(task: Task) -> Form:
     """Returns the form of a task's examples.
-
-    Args:
-      task: name of the task.
-      data: its host side.
 
     Raises:
       UserError: no request can have them.
     """
-    row = find_task(task)
-    if row.example is Text:
-        return _masks(data) if row.fills_masks else _whole_texts(row.reads_streams)
-    if row.example not in _FORMS:
-        raise UserError(f"config.task={task!r} has no form for requests.")
-    return _FORMS[row.example](data)
+    if task.EXAMPLE is Text:
+        return _masks(task) if task.FILLS_MASKS else _whole_texts(task.READS_STREAMS)
+    if task.EXAMPLE not in _FORMS:
+        raise UserError(f"The task {type(task).__name__} has no form for requests.")
+    return _FORMS[task.EXAMPLE](task)
 
 
-def with_samples(form: Form, config: RunConfig, data: TaskData) -> Form:
+def with_samples(form: Form, config: RunConfig, task: Task) -> Form:
     """Returns the form of a fine-tuned task with samples from the run's evaluation file.
 
     The samples are short examples from the beginning of the file; without the file they stay.
@@ -121,19 +115,19 @@ def with_samples(form: Form, config: RunConfig, data: TaskData) -> Form:
     if not source or not (source.startswith("tfds:") or os.path.isfile(source)):
         return form
     try:
-        examples = list(itertools.islice(data.read(source, Counter(), labelled=False), 100))
+        examples = list(itertools.islice(task.read(source, Counter(), labelled=False), 100))
     except UserError:  # the file is another one now
         return form
-    values = sorted((_sample(data, example) for example in examples), key=lambda v: len(str(v)))
+    values = sorted((_sample(task, example) for example in examples), key=lambda v: len(str(v)))
     short = [value for value in values if len(str(value)) <= _SAMPLE_CHARACTERS] or values[:1]
     chosen = tuple(short[len(short) * i // _SAMPLES] for i in range(min(_SAMPLES, len(short))))
     return replace(form, views=tuple(replace(view, samples=chosen) for view in form.views))
 
 
-def _sample(data: Any, example: Any) -> Values:
+def _sample(task: Any, example: Any) -> Values:
     """Returns the values of the page's fields for an example."""
     if isinstance(example, TaggedExample):
-        return {"text": _between_words(data).join(example.words)}
+        return {"text": _between_words(task).join(example.words)}
     if isinstance(example, Question):
         return {"context": example.context, "question": example.question}
     if isinstance(example, ChoiceExample):
@@ -143,9 +137,9 @@ def _sample(data: Any, example: Any) -> Values:
     return {"text_a": example.text_a, **second}
 
 
-def _between_words(data: Any) -> str:
+def _between_words(task: Any) -> str:
     """Returns what stands between the words of a text; other tasks' texts have spaces."""
-    return getattr(data, "between_words", " ")
+    return getattr(task, "between_words", " ")
 
 
 def text_form(*views: View, is_pair: bool = False) -> Form:
@@ -158,8 +152,8 @@ def _make_text(values: Values, where: str) -> Text:
     return Text(values["text_a"], values.get("text_b"), where)
 
 
-def _masks(data: Any) -> Form:
-    judges_pairs = data.next_sentence and data.judges_pairs
+def _masks(task: Any) -> Form:
+    judges_pairs = task.next_sentence and task.judges_pairs
 
     def make(values: Values, where: str) -> Text:
         text = _make_text(values, where)
@@ -204,15 +198,15 @@ def _whole_texts(is_single: bool) -> Form:
     return text_form(view, is_pair=not is_single)
 
 
-def _texts(data: Any) -> Form:
+def _texts(task: Any) -> Form:
     def make(values: Values, where: str) -> TextExample:
         return TextExample(where, str(next(_numbers)), values["text_a"], values.get("text_b"))
 
     title, note = "Classify", "The probability of each class."
-    if getattr(data, "kind", "") == "regression":
+    if getattr(task, "kind", "") == "regression":
         title, note = "Value", "The number that the model gives."
     first, *others = SENTENCES
-    if getattr(data, "reads_pairs", False):
+    if getattr(task, "reads_pairs", False):
         samples = tuple({"text_a": first, "text_b": other} for other in others)
         view = View(title, note, _BOTH, samples)
         return Form(_BOTH, make, (view,))
@@ -220,8 +214,8 @@ def _texts(data: Any) -> Form:
     return Form((TEXT,), make, (view,))
 
 
-def _words(data: Any) -> Form:
-    between = _between_words(data)
+def _words(task: Any) -> Form:
+    between = _between_words(task)
 
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
@@ -234,9 +228,9 @@ def _words(data: Any) -> Form:
         number = next(_numbers)
         return TaggedExample(where, str(number), tuple(words), None, number, text)
 
-    names = getattr(data, "entities", False)
+    names = getattr(task, "entities", False)
     # All that the model knows, so that each has its color in every answer.
-    kinds = sorted({label.partition("-")[2] for label in data.labels} - {""}) if names else []
+    kinds = sorted({label.partition("-")[2] for label in task.labels} - {""}) if names else []
     hint = "with spaces between words and punctuation" if between else ""
     view = View(
         "Entities" if names else "Tags",
@@ -252,7 +246,7 @@ def _words(data: Any) -> Form:
     return Form(fields, make, (view,))
 
 
-def _questions(data: Any) -> Form:
+def _questions(task: Any) -> Form:
     def make(values: Values, where: str) -> Question:
         for name in ("question", "context"):
             if not values[name].strip():
@@ -274,7 +268,7 @@ def _questions(data: Any) -> Form:
     return Form(fields, make, (view,))
 
 
-def _choices(data: Any) -> Form:
+def _choices(task: Any) -> Form:
     def make(values: Values, where: str) -> ChoiceExample:
         endings = values["endings"]
         if not 2 <= len(endings) <= MAX_ENDINGS:

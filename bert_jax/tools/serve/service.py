@@ -47,7 +47,7 @@ class Service:
         predictor = Predictor(model, _BATCH_TOKENS)
         self._model = model
         self._add("predict", lambda: endpoints.predict(predictor, top_k))
-        if self._model.task.reads_forward:
+        if self._model.task.READS_FORWARD:
             self._add("generate", lambda: endpoints.generate(self._model))
         self.endpoints += endpoints.vectors(predictor)
         self._add("attention", lambda: endpoints.attention(predictor, top_k, self.name, self.about))

@@ -11,7 +11,8 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
-from bert_jax.models.layers.dense import activate, matmul, rounded_matmul, word_logits
+from bert_jax.models.layers.cpu import matmul, rounded_matmul, word_logits
+from bert_jax.models.layers.dense import activate
 from bert_jax.models.layers.dropout import Dropout, hashed_bits, random_bits
 from bert_jax.models.layers.norm import layer_norm
 from tests.models.small import make_config

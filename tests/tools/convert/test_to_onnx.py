@@ -127,13 +127,13 @@ def loaded_with(loaded, params):
 def module_of(loaded):
     """Returns the module that was trained, and a batch that it takes."""
     config, row = loaded.config, TASKS[loaded.config.task]
-    if not row.head:
+    if not row.HEAD:
         module = language_model(config.model, config.model.next_sentence)
         return module, example_batch(config.model)
     data = row.make(config)
     if data.labels is not None:
         data = type(data)(**{**vars(data), "labels": loaded.labels})
-    task = data.make_task(config.model, loaded.tokenizer)
+    task = data.bind(config.model, loaded.tokenizer)
     return task.make_model(), task.example_batch()
 
 

@@ -15,7 +15,7 @@ from bert_jax.data.labelled.choices import ChoiceColumns
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
 from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.multiple_choice import MultipleChoiceData
+from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tools.listeners import reviews, terminal
 from bert_jax.tools.listeners.banner import banner, describe_head
 from bert_jax.tools.listeners.tensorboard import TensorBoard
@@ -126,9 +126,9 @@ def test_events_of_a_resumed_run_have_each_step_once(tmp_path, monkeypatch):
 
 def test_lines_say_what_a_head_reads_and_which_losses_are_added():
     head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
-    plain = MultipleChoiceData(max_sequence_length=8, columns=ChoiceColumns())
+    plain = MultipleChoice(max_sequence_length=8, columns=ChoiceColumns())
     assert list(describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
-    changed = dataclasses.replace(plain, head=head, losses=Losses(0.5, 0.001))
+    changed = dataclasses.replace(plain, head=head, auxiliary=Losses(0.5, 0.001))
     assert list(describe_head(changed)) == [
         "head       mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders",
         "loss       the loss of the task + 0.5 x the loss of the next token"
@@ -149,7 +149,7 @@ def test_the_banner_of_a_corpus():
     config = defaults.pretraining().replace({"phases": ((128, 1.0),), "preset": "google_2018"})
     rows = CorpusRows(manifest, "train", 128, 256)
     run: Any = SimpleNamespace(
-        config=config, phases=config.make_phases(100), training=(rows,), data=None
+        config=config, phases=config.make_phases(100), training=(rows,), task=None
     )
     preset, phase, data = banner(run)
     assert preset == "preset     google_2018, but model.activation='gelu_tanh', data.mode='dynamic'"
@@ -168,7 +168,7 @@ def test_the_banner_of_labelled_files():
     rows = LabelledRows("eval", "dev.tsv", "0123456789abcdef", [1, 2, 3], read, counts, (16, 32))
     config = defaults.classification().replace({"model.attention_pattern": "causal"})
     data: Any = SimpleNamespace(labels=("bad", "good"))
-    run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), data=data)
+    run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), task=data)
     assert list(banner(run)) == [
         "eval       dev.tsv: 3 examples, 3 rows, 2 texts truncated; SHA-256 0123456789ab",
         "labels     bad, good",

@@ -253,7 +253,7 @@ def test_the_sampling_errors_of_other_scores():
 
 
 def test_the_sampling_error_of_tags_is_over_sentences():
-    data = tagging.TaggingData.__new__(tagging.TaggingData)
+    data = tagging.Tagging.__new__(tagging.Tagging)
     examples = [SimpleNamespace(tags=("B-A", "O")) for _ in range(400)]
     good = [n % 5 > 0 for n in range(400)]
     predictions = [{"tags": ("B-A", "O") if is_good else ("B-B", "O")} for is_good in good]

@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.tasks import find_task
 from bert_jax.tools.serve.forms import prediction_form, with_samples
-from bert_jax.training.run import make_task_data
+from bert_jax.training.run import make_run_task
 
 QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
 SQUAD = {"data": [{"title": "t", "paragraphs": [{"context": "Ann came.", "qas": [QUESTION]}]}]}
@@ -23,8 +23,9 @@ FILES = {
 
 def make_form(task, path, **values):
     config = find_task(task).default_config().replace({"data.eval": str(path), **values})
-    data = make_task_data(config)
-    return prediction_form(task, data), with_samples(prediction_form(task, data), config, data)
+    data = make_run_task(config)
+    form = prediction_form(data)
+    return form, with_samples(form, config, data)
 
 
 @pytest.mark.parametrize("task", FILES)
