@@ -15,6 +15,7 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
+from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
 from bert_jax.data.labelled.examples import TextExample
@@ -99,7 +100,7 @@ def plan_finetuning(
       model: folder of a workdir, or of another program's model.
       train: file to train on.
       evaluate: file to evaluate on; "": a part of `train`.
-      task: one of `detection.TASKS`; "": what the file is for.
+      task: one of `detection.TASKS`, or of TASKS; "": what the file is for.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.
 
@@ -121,8 +122,14 @@ def _plan(
 ) -> tuple[RunConfig, list[str]]:
     """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
     train, evaluate = sources
-    found = detect(train, given, task)
-    config = experiments.load(found.config)
+    import_modules(given.get("imports", ()))
+    if task and task not in TASKS:
+        own = find_task(task)
+        found = Detection(task, f"{own.__module__}.{own.__name__}")
+        config = own.default_config().to_config_dict()
+    else:
+        found = detect(train, given, task)
+        config = experiments.load(found.config)
     usual_length = config.max_length
     config.update_from_flattened_dict({"init_from": model, "data.train": train})
     chosen = {name: value for name, value in found.fields.items() if name not in given}

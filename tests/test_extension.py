@@ -8,6 +8,8 @@ import functools
 import json
 import pathlib
 import random
+import sys
+from importlib.metadata import EntryPoint
 
 import jax
 import numpy as np
@@ -15,15 +17,17 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import bert_jax
+from bert_jax.__main__ import main as run_command
 from bert_jax.config import defaults, store
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.data.labelled.texts import Text
+from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import TASKS, find_task
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
@@ -232,6 +236,34 @@ def test_every_example_is_predicted(run, tmp_path):
     assert np.mean(hits) > 0.8
     if kind == "words":
         assert bert_jax.load(run.workdir).predict(texts) == rows
+
+
+def test_the_workdir_remembers_the_module_of_its_task(files, finished, tmp_path, monkeypatch):
+    source, workdir, output = finished(count_words), tmp_path / "run", tmp_path / "output.jsonl"
+    module = "from bert_jax.tasks import TASKS\nfrom tests.extension.toy_task import CountWords\n"
+    (tmp_path / "my_words.py").write_text(f'{module}TASKS["count_words"] = CountWords\n')
+    monkeypatch.delitem(TASKS, "count_words")
+    words = ["finetune", str(files / "train.txt"), f"--model={source.workdir}"]
+    words += [f"--evaluate={files / 'eval.txt'}", "--task=count_words", f"--workdir={workdir}"]
+    words += ["--import=my_words", "--config.epochs=1", f"--config.prng_impl={tiny.PRNG_IMPL}"]
+    with pytest.raises(
+        UserError, match="config.imports: Python finds no module 'my_words': run in"
+    ):
+        run_command(words)
+    monkeypatch.syspath_prepend(tmp_path)
+    run_command(words)
+    assert store.load(str(workdir)).imports == ("my_words",)
+    monkeypatch.delitem(TASKS, "count_words")
+    monkeypatch.delitem(sys.modules, "my_words")
+    run_command(["predict", f"--model={workdir}", "moon river", f"--output={output}"])
+    assert json.loads(output.read_text()).keys() == {"id", "words"}
+
+
+def test_a_task_of_an_installed_package_is_found(monkeypatch):
+    point = EntryPoint("count", "tests.extension.toy_task:CountWords", "bert_jax.tasks")
+    monkeypatch.setattr("bert_jax.tasks.entry_points", lambda group, name: [point])
+    assert find_task("count") is toy_task.CountWords
+    monkeypatch.delitem(TASKS, "count")
 
 
 def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(

@@ -60,8 +60,11 @@ class RunConfig(Group):
     # roberta (a row of bert_jax.config.presets.PRESETS); empty: the fields below as they are. (A
     # preset is only a name; the fields that it sets are compared when a run is resumed.)
     preset: str = setting("", free=True)
-    # What is trained: a row of bert_jax.tasks.TASKS.
+    # What is trained: a name in bert_jax.tasks.TASKS.
     task: str = setting("pretraining")
+    # Modules that are imported first, such as ("my_tasks",): they add tasks to TASKS, or encoders
+    # to bert_jax.models.MODELS.
+    imports: tuple[str, ...] = setting((), free=True)
     # Source of initial parameters, model sizes and vocabulary: a workdir, or a folder of Hugging
     # Face or google-research/bert; empty: random initial parameters.
     init_from: str = setting("", is_path=True)

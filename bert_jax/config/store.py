@@ -5,10 +5,11 @@ A workdir can be moved and copied: its files address what is in it relative to i
 """
 
 import dataclasses
+import importlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.encoders import make_encoder_config
@@ -37,6 +38,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
     Raises:
       UserError: a field is missing, does not exist, or has a value that no run can use.
     """
+    import_modules(values.get("imports", ()))
     kind = _class_of(values)
     check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
     template = kind()
@@ -50,6 +52,24 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
             arguments[name] = dataclasses.replace(group, **own)
     with named("config."):
         return kind(**arguments)
+
+
+def import_modules(names: Sequence[str]) -> None:
+    """Imports the modules of `config.imports`.
+
+    Raises:
+      UserError: Python does not find one of them.
+    """
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name not in (name, name.partition(".")[0]):
+                raise  # it is there, and imports something that is not
+            raise UserError(
+                f"config.imports: Python finds no module {name!r}: run in the folder that has it,"
+                " or add that to PYTHONPATH."
+            ) from None
 
 
 def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:

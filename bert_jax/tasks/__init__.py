@@ -1,5 +1,7 @@
 """TASKS: what can be trained, a class for each task."""
 
+from importlib.metadata import entry_points
+
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.bidirectional_lm import BidirectionalLM
 from bert_jax.tasks.causal_lm import CausalLM
@@ -31,8 +33,11 @@ def find_task(name: str) -> type[Task]:
       UserError: there is no such task.
     """
     if name not in TASKS:
+        for point in entry_points(group="bert_jax.tasks", name=name):  # of installed packages
+            TASKS[name] = point.load()
+    if name not in TASKS:
         raise UserError(
             f"Unknown config.task={name!r}. Available: {', '.join(TASKS)}. (A task of your own:"
-            " import the module that adds it to TASKS first.)"
+            " name the module that adds it to TASKS by --import.)"
         )
     return TASKS[name]

@@ -109,7 +109,7 @@ def make_run(name: str, **changes) -> Run:
         tokenizer=cast(Any, tokenizer),
         vocabulary_path="",
         phases=config.make_phases(config.steps),
-        data=data,
+        task=data,
         training=(cast(Any, SimpleNamespace(rows_per_epoch=10**6)),),
         evaluation=((),),
         fingerprint="",

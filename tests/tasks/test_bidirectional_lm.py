@@ -198,7 +198,7 @@ def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
     assert not probabilities[..., SIZE:].any()
 
 
-# ------------------------------------------------------------------ the host side
+# ------------------------------------------------------------------ the task
 
 
 def make_data(**changes) -> BidirectionalLM:

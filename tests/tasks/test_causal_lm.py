@@ -32,7 +32,7 @@ TOKENIZER = WordPieceTokenizer("\n".join(PIECES).encode(), lowercase=True)
 
 @pytest.fixture
 def make_data():
-    """Returns a function that makes the host side; `changes` are fields of the configuration."""
+    """Returns a function that makes the task; `changes` are fields of the configuration."""
 
     def make(**changes: Any):
         values = tiny.make_overrides(**{"phases": ((16, 1.0),)} | changes)

@@ -12,7 +12,7 @@ from tests.tasks.test_classification import examples, make, predictions_of, with
 
 
 def fit(kind, gold, logits, metrics, **head):
-    """Returns the host side that was fitted, and the metrics of its evaluation."""
+    """Returns the task that was fitted, and the metrics of its evaluation."""
     data = with_labels(make(kind, metrics), gold)
     data = dataclasses.replace(data, head=dataclasses.replace(data.head, **head))
     rows: Any = SimpleNamespace(examples=gold, rows=None, name="eval")

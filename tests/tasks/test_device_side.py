@@ -1,4 +1,4 @@
-"""The device side of labelled tasks: answers, and what the heads' parameters are sharded by."""
+"""Labelled tasks on the devices: answers, and what the heads' parameters are sharded by."""
 
 import functools
 

@@ -190,7 +190,7 @@ def test_a_prefix_is_a_vector_of_its_own(vectors_and_batch):
     np.testing.assert_array_equal(sums["task_4_loss"].numerator, alone["x_loss"].numerator)
 
 
-# ------------------------------------------------------------------ the host side
+# ------------------------------------------------------------------ the task
 
 
 @pytest.fixture

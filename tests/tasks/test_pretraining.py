@@ -1,4 +1,4 @@
-"""The device side of pre-training, as it is trained, evaluated and used for predictions."""
+"""Pre-training on the devices, as it is trained, evaluated and used for predictions."""
 
 from types import SimpleNamespace
 from typing import Any, cast

@@ -54,6 +54,7 @@ class Flag:
 # ------------------------------------------------------------------ flags of several commands
 
 OVERRIDES = Flag("config.FIELD", "", "Value that replaces a field's.")
+IMPORT = Flag("import", "", "Module that adds a task or an encoder of your own (config.imports).")
 CONFIG = (
     Flag(
         "config",
@@ -61,6 +62,7 @@ CONFIG = (
         "Configuration file, such as configs/base.py, or configs/glue.py:mrpc with an argument."
         " docs/configuration.md describes all fields.",
     ),
+    IMPORT,
     OVERRIDES,
 )
 CACHE = Flag(
@@ -88,7 +90,7 @@ MODEL = Flag(
     missing="a workdir, or the folder of another program's model",
 )
 TRACKERS = Flag("trackers", "", "What gets the metrics too: wandb, mlflow, or wandb,mlflow.")
-TRAINED = (MODEL, CACHE, OVERRIDES)
+TRAINED = (MODEL, CACHE, IMPORT, OVERRIDES)
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")
 COLUMN = Flag("column", "", "Column of the texts in tables, by name or number from 0.")
@@ -103,6 +105,8 @@ BATCH_TOKENS = Flag(
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs `main(sys.argv[1:])` and ends the process with its exit code."""
     standard_error.set_up()
+    if os.getcwd() not in sys.path:  # the console script; python -m has it
+        sys.path.append(os.getcwd())
     message = ""
     try:
         with contextlib.redirect_stdout(cast(TextIO, standard_error.WithAddresses(sys.stdout))):
@@ -203,6 +207,8 @@ def parse(
             raise UserError(f"--{flag.name} is missing: {flag.missing}.")
         if flag.minimum is not None and value < flag.minimum:
             raise UserError(f"--{flag.name}={value} must be at least {flag.minimum}.")
+    if modules := getattr(parsed, IMPORT.name, ""):
+        overrides["imports"] = tuple(modules.split(","))
     parsed.overrides, parsed.command = overrides, command.split()[-1]
     return parsed
 

@@ -16,7 +16,15 @@ OpenAI. The same command continues a run that was stopped.
 import argparse
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import CACHE, MODEL, OVERRIDES, TRACKERS, Flag, prepare_process
+from bert_jax.tools.cli.command_line import (
+    CACHE,
+    IMPORT,
+    MODEL,
+    OVERRIDES,
+    TRACKERS,
+    Flag,
+    prepare_process,
+)
 from bert_jax.tools.cli.train import train_and_report
 
 FLAGS = (
@@ -28,6 +36,7 @@ FLAGS = (
     Flag("workdir", "", "Folder of the run (default: runs/ and the name of the file)."),
     CACHE,
     TRACKERS,
+    IMPORT,
     OVERRIDES,
 )
 
