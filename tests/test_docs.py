@@ -21,6 +21,8 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks import __main__ as benchmark_list
+from benchmarks import command as benchmark_command
 from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import defaults, store
@@ -151,7 +153,7 @@ def check_imports(tree: ast.Module) -> None:
 
 
 def is_ours(module: str | None) -> bool:
-    return (module or "").split(".")[0] in ("bert_jax", "configs")
+    return (module or "").split(".")[0] in ("bert_jax", "benchmarks", "configs")
 
 
 @of_each_page
@@ -254,6 +256,8 @@ def parse(monkeypatch):
 
     for name in COMMANDS:  # an import must not keep what is replaced here
         importlib.import_module(f"bert_jax.tools.cli.{name}")
+    for name in re.findall(r"benchmarks\.\w+", benchmark_list.__doc__):
+        importlib.import_module(name)
     monkeypatch.setattr(subprocess, "run", parse_instead)
     monkeypatch.setattr(command_line, "parse", parse_then_stop)
     monkeypatch.setattr(store, "parse", check_then_stop)
@@ -296,9 +300,12 @@ def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str
         return front_door.main, words[1:]
     if words[:2] != ["python", "-m"]:
         return None
+    _, _, module, *rest = words
+    if module.startswith("benchmarks."):
+        return functools.partial(benchmark_command.main, module.removeprefix("benchmarks.")), rest
     modules = {"bert_jax": front_door, "bert_jax.main": main}
-    assert words[2] in modules, f"{words[2]} is no command of this package"
-    return modules[words[2]].main, words[3:]
+    assert module in modules, f"{module} is no command of this package"
+    return modules[module].main, rest
 
 
 def check_pip(words: list[str]) -> None:
@@ -328,7 +335,7 @@ def test_commands_in_shell_blocks_can_be_parsed(name, parse):
 def test_commands_in_prose_exist_with_their_flags(name, capsys):
     """They may be incomplete, so that they are compared with --help."""
     for code in inline_code(name):
-        if code.startswith(("python -m bert_jax", "bert_jax ")):
+        if code.startswith(("python -m bert_jax", "python -m benchmarks.", "bert_jax ")):
             run, words = entry_point(shlex.split(code.replace("COMMAND", "train")))
             help_text = help_of(run, [word for word in words if not word.startswith("--")], capsys)
             for flag in re.findall(r"--(\w+)", code):
@@ -369,8 +376,8 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
         ("bert_jax convert from_tf DIR OUT", "from_tf"),
         ("bert_jax convert from_hf DIR", "OUT"),
         ("bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),
-        ("bert_jax benchmark step --seeds=3", "--seeds"),
-        ("bert_jax benchmark prepare --config.seeed=3", "seeed"),
+        ("python -m benchmarks.step --seeds=3", "--seeds"),
+        ("python -m benchmarks.prepare --config.seeed=3", "seeed"),
         ("bash launch/quick.sh", "there is no launch/quick.sh"),
         ("bash launch/local.sh --workdir=D --config.seeed=1 --config=configs/tiny.py", "seeed"),
         ("pip install -c constraints.txt '.[tests]'", "tests"),
