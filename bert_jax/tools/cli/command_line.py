@@ -106,7 +106,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     message = ""
     try:
         with contextlib.redirect_stdout(cast(TextIO, standard_error.WithAddresses(sys.stdout))):
-            main(sys.argv[1:])
+            main(sys.argv[1:])  # noqa: TID251
     except UserError as error:
         message = str(error)
     except KeyboardInterrupt:
