@@ -3,6 +3,7 @@
 A benchmark is a module with FLAGS and `run(flags)`, and its docstring is the help text.
 """
 
+import argparse
 import functools
 import importlib
 from collections.abc import Sequence
@@ -23,3 +24,9 @@ def main(name: str, words: Sequence[str]) -> None:
 def start(name: str) -> None:
     """Runs the benchmark `name` with the words of this process, and ends it with an exit code."""
     command_line.run(functools.partial(main, name))
+
+
+def config_words(flags: argparse.Namespace) -> list[str]:
+    """Returns the flags of `bert_jax` that select the same configuration."""
+    fields = (f"--config.{name}={text}" for name, text in flags.overrides.items())
+    return [f"--config={flags.config}", *fields] if "config" in flags else [*fields]

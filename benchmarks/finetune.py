@@ -32,7 +32,7 @@ from benchmarks.side_by_side import (
 from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.scores.significance import welch
-from bert_jax.tools.cli.command_line import CONFIG, Flag, config_words, read_config
+from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
 from bert_jax.training.metrics import read_metrics
 
 # Equal to torch's AdamW and transformers' schedule; evaluation at the end only.
@@ -94,7 +94,7 @@ def run(flags: argparse.Namespace) -> None:
     print(describe_machine())
     metric, files = config.metrics[0], (config["data.train"], config["data.eval"])
     print(f"{files[0]}, scored on {files[1]}: {metric}")
-    ours = {"arguments": config_words(flags), "metric": metric, "seed": config["seed"]}
+    ours = {"arguments": command.config_words(flags), "metric": metric, "seed": config["seed"]}
     programs: dict[str, Program] = {OURS: (__name__, ours)}
     if can_compare("seqeval"):
         theirs = f"{__package__}.rivals.finetune_torch"

@@ -11,7 +11,7 @@ import time
 
 from benchmarks import command
 from benchmarks.side_by_side import describe_machine, run_command, table
-from bert_jax.tools.cli.command_line import CONFIG, config_words, read_config
+from bert_jax.tools.cli.command_line import CONFIG, read_config
 
 FLAGS = CONFIG
 _STAGE = re.compile(r"^([a-z ]+): .* in ([\d.]+) s \(([\d.]+) MB/s\)$", re.MULTILINE)
@@ -28,7 +28,7 @@ def run(flags: argparse.Namespace) -> None:
     print(describe_machine())
     with tempfile.TemporaryDirectory() as folder:
         start = time.perf_counter()
-        output = run_command("prepare", [*config_words(flags), f"--data_dir={folder}"])
+        output = run_command("prepare", [*command.config_words(flags), f"--data_dir={folder}"])
         seconds = time.perf_counter() - start
     # Of all processes that have ended so far, the largest.
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024

@@ -39,7 +39,7 @@ from benchmarks.side_by_side import (
 from bert_jax.config import store
 from bert_jax.files.atomic import read_json, write_json, write_text
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import OVERRIDES, Flag, config_words
+from bert_jax.tools.cli.command_line import OVERRIDES, Flag
 
 # Models of transformers' Trainer, instead of a configuration file.
 RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
@@ -127,7 +127,7 @@ def run(flags: argparse.Namespace) -> None:
     _check(recipes)
     print(describe_machine())
     os.makedirs(output, exist_ok=True)
-    words = [f"--config.eval.part={PARTS[flags.part]}", *config_words(flags)]
+    words = [f"--config.eval.part={PARTS[flags.part]}", *command.config_words(flags)]
     race = _Race(words, flags.seconds, output)
     steps: dict[str, int] = {}
     # Rivals take rows, sizes and held-out masks from the first recipe's run: ours come first.

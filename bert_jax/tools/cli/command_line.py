@@ -328,12 +328,6 @@ def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     return store.parse(unflatten(fields))
 
 
-def config_words(flags: argparse.Namespace) -> list[str]:
-    """Returns the command line that selects the same configuration."""
-    fields = (f"--config.{name}={text}" for name, text in flags.overrides.items())
-    return [f"--config={flags.config}", *fields] if "config" in flags else [*fields]
-
-
 def resolve(
     path: str, texts: Mapping[str, str], workdir: str = "", data_dir: str = ""
 ) -> "RunConfig":
