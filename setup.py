@@ -64,6 +64,7 @@ EXTRAS = {
         "gcsfs>=2026.2",
         "httpx2>=2,<3",  # requests of starlette's client for tests
         "hypothesis>=6.100",
+        "import-linter==2.17",
         "moto[s3]>=5.2",  # a server of s3://
         "playwright>=1.50,<2",
         "psutil>=6",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up everything and runs all checks: format, lint, types, tests.
+# Sets up everything and runs all checks: format, lint, imports, types, tests.
 #
 #   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
 #
@@ -20,6 +20,7 @@ cd -- "$root"
 
 run ruff format --check .
 run ruff check .
+run lint-imports --no-logo --no-cache
 run pyright
 # tests/conftest.py makes the groups of the workers, in their order.
 run python -m pytest --durations=15 --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import importlib
 import importlib.metadata
+import itertools
 import json
 import os
 import pathlib
@@ -21,6 +22,8 @@ from typing import NamedTuple
 
 import pytest
 
+from benchmarks import __main__ as benchmark_list
+from benchmarks import command as benchmark_command
 from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import defaults, store
@@ -40,7 +43,12 @@ PAGES = {
 LANGUAGES = {"sh", "python", "json", "text"}
 MAX_LINES_OF_README = 200
 # Programs of the shell blocks whose arguments are not checked.
-OTHER_PROGRAMS = {"awk", "cat", "curl", "do", "done", "export", "for", "grep", "source"}
+OTHER_PROGRAMS = {"awk", "cat", "curl", "grep"}
+# Before a shell block: no program is found, and bash notes the words of each.
+NOTE_WORDS = """
+PATH=/nowhere
+command_not_found_handle() { printf '%s\\0' $# "$@" >>words; echo VALUE; }
+"""
 
 # ml_collections loads configuration files by it.
 pytestmark = pytest.mark.filterwarnings("ignore:the load_module:DeprecationWarning")
@@ -151,7 +159,7 @@ def check_imports(tree: ast.Module) -> None:
 
 
 def is_ours(module: str | None) -> bool:
-    return (module or "").split(".")[0] in ("bert_jax", "configs")
+    return (module or "").split(".")[0] in ("bert_jax", "benchmarks", "configs")
 
 
 @of_each_page
@@ -176,50 +184,19 @@ def test_readme_is_short():
 # -------------------------------------------------------------------------------------- commands
 
 
-class Command(NamedTuple):
-    """A simple command of a shell block, its variables replaced."""
+def shell_commands(text: str, folder: pathlib.Path) -> Iterator[list[str]]:
+    """Yields the words of all commands of a shell block, which bash runs in an empty folder.
 
-    line: int
-    words: list[str]
-
-
-def shell_commands(block: Block) -> Iterator[Command]:
-    """Splits a block into simple commands, without assignments and redirections.
-
-    A variable stands for its first value in the block, or for its name.
+    A variable that the block does not set is its name.
     """
-    variables: dict[str, str] = {}
-    number = block.line
-    for text in re.sub(r"\\\n", "\0", block.text).splitlines():
-        line, number = number, number + 1 + text.count("\0")
-        if found := re.fullmatch(r"(\w+)=\$\((.*)\)", text):
-            variables[found[1]] = found[1]
-            continue
-        lexer = shlex.shlex(text.replace("\0", " "), posix=True, punctuation_chars=";|&<>")
-        lexer.whitespace_split = True
-        command: list[str] = []
-        for word in [*lexer, ";"]:
-            if word == ";" or set(word) <= set("|&"):
-                if words := simple_command(command, variables):
-                    yield Command(line, words)
-                command = []
-            else:
-                command.append(re.sub(r"\$(\w+)", lambda m: variables.get(m[1], m[1]), word))
-
-
-def simple_command(words: list[str], variables: dict[str, str]) -> list[str]:
-    if words[:1] == ["for"]:
-        variables[words[1]] = words[3]
-        return []
-    if words[:1] in (["do"], ["then"]):
-        return simple_command(words[1:], variables)
-    while words and (found := re.fullmatch(r"(\w+)=(.*)", words[0])):
-        variables[found[1]] = found[2]
-        words = words[1:]
-    redirections = [i for i, word in enumerate(words) if set(word) <= set("<>")]
-    for i in reversed(redirections):
-        words = [*words[:i], *words[i + 2 :]]
-    return words
+    (folder / "text.txt").touch()  # what the docs read from standard input
+    unset = {name: name for name in re.findall(r"\$(\w+)", text)}
+    command = ["bash", "-c", NOTE_WORDS + text]
+    subprocess.run(command, cwd=folder, env=unset, capture_output=True)
+    words = iter((folder / "words").read_text().split("\0")[:-1])
+    for count in words:
+        yield list(itertools.islice(words, int(count)))
+    (folder / "words").unlink()
 
 
 class Parsed(Exception):
@@ -254,6 +231,8 @@ def parse(monkeypatch):
 
     for name in COMMANDS:  # an import must not keep what is replaced here
         importlib.import_module(f"bert_jax.tools.cli.{name}")
+    for name in re.findall(r"benchmarks\.\w+", benchmark_list.__doc__):
+        importlib.import_module(name)
     monkeypatch.setattr(subprocess, "run", parse_instead)
     monkeypatch.setattr(command_line, "parse", parse_then_stop)
     monkeypatch.setattr(store, "parse", check_then_stop)
@@ -287,7 +266,8 @@ def check_command(words: list[str], parse) -> None:
     elif entry := entry_point(words):
         parse(*entry)
     else:
-        assert program in OTHER_PROGRAMS, f"{program} is not known to this test"
+        is_code = words[:2] == ["python", "-c"]
+        assert is_code or program in OTHER_PROGRAMS, f"{program} is not known to this test"
 
 
 def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str]] | None:
@@ -296,9 +276,12 @@ def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str
         return front_door.main, words[1:]
     if words[:2] != ["python", "-m"]:
         return None
+    _, _, module, *rest = words
+    if module.startswith("benchmarks."):
+        return functools.partial(benchmark_command.main, module.removeprefix("benchmarks.")), rest
     modules = {"bert_jax": front_door, "bert_jax.main": main}
-    assert words[2] in modules, f"{words[2]} is no command of this package"
-    return modules[words[2]].main, words[3:]
+    assert module in modules, f"{module} is no command of this package"
+    return modules[module].main, rest
 
 
 def check_pip(words: list[str]) -> None:
@@ -313,14 +296,14 @@ def check_pip(words: list[str]) -> None:
 
 
 @of_each_page
-def test_commands_in_shell_blocks_can_be_parsed(name, parse):
+def test_commands_in_shell_blocks_can_be_parsed(name, parse, tmp_path):
     problems = []
     for block in blocks_of(name, "sh"):
-        for line, words in shell_commands(block):
+        for words in list(shell_commands(block.text, tmp_path)):
             try:
                 check_command(words, parse)
             except (AssertionError, ValueError) as error:
-                problems.append(f"{name}:{line} {shlex.join(words)}: {error}")
+                problems.append(f"{name}:{block.line} {shlex.join(words)}: {error}")
     assert not problems, "\n".join(problems)
 
 
@@ -328,7 +311,7 @@ def test_commands_in_shell_blocks_can_be_parsed(name, parse):
 def test_commands_in_prose_exist_with_their_flags(name, capsys):
     """They may be incomplete, so that they are compared with --help."""
     for code in inline_code(name):
-        if code.startswith(("python -m bert_jax", "bert_jax ")):
+        if code.startswith(("python -m bert_jax", "python -m benchmarks.", "bert_jax ")):
             run, words = entry_point(shlex.split(code.replace("COMMAND", "train")))
             help_text = help_of(run, [word for word in words if not word.startswith("--")], capsys)
             for flag in re.findall(r"--(\w+)", code):
@@ -339,66 +322,6 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
     with contextlib.suppress(SystemExit):
         run([*words, "--help"])
     return capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "line, reason",
-    [
-        ("python -m bert_jax.main --config=configs/tiny.py --workdir=D --steps=3", "--steps"),
-        ("python -m bert_jax.main --config=configs/tinny.py --workdir=D", "configs/tinny.py"),
-        (
-            "python -m bert_jax.main --config=tiny --workdir=D --config.modell.x=3",
-            "modell",
-        ),
-        (
-            "python -m bert_jax.main --config=tiny --workdir=D --config.steps=many",
-            "many",
-        ),
-        (
-            "python -m bert_jax.main --config=tiny --workdir=D --config.steps=-1",
-            "config.steps",
-        ),
-        ("python -m bert_jax.main --config=configs/glue.py:mrcp --workdir=D", "mrcp"),
-        ("python -m bert_jax.main --workdir=D", "--config is missing"),
-        ("python -m bert_jax.main --config=configs/tiny.py --mode=guess", "guess"),
-        ("python -m bert_jax.prepare --config=configs/tiny.py", "no command of this package"),
-        ("bert_jax prepair --config=configs/tiny.py", "prepair"),
-        ("bert_jax prepare --config=configs/tiny.py --dumps=3", "--dumps"),
-        ("bert_jax prepare --config=configs/tiny.py --dump=some", "some"),
-        ("bert_jax score --model=D --outputs=x 'A text.'", "--outputs"),
-        ("bert_jax convert from_tf DIR OUT", "from_tf"),
-        ("bert_jax convert from_hf DIR", "OUT"),
-        ("bert_jax convert from_hf --vocabulary=FILE DIR OUT", "--vocabulary"),
-        ("bert_jax benchmark step --seeds=3", "--seeds"),
-        ("bert_jax benchmark prepare --config.seeed=3", "seeed"),
-        ("bash launch/quick.sh", "there is no launch/quick.sh"),
-        ("bash launch/local.sh --workdir=D --config.seeed=1 --config=configs/tiny.py", "seeed"),
-        ("pip install -c constraints.txt '.[tests]'", "tests"),
-        ("tensorbord --logdir=D", "tensorbord"),
-    ],
-)
-def test_a_wrong_command_is_found(line, reason, parse):
-    (command,) = shell_commands(Block("sh", 1, line + "\n"))
-    with pytest.raises((AssertionError, ValueError), match=re.escape(reason)):
-        check_command(command.words, parse)
-
-
-def test_shell_blocks_are_split_into_commands():
-    text = (
-        "X=$(python -c 'print(1)')\n"
-        "for rate in 1e-4 2e-4; do for n in 1 2; do\n"
-        "  python a.py --rate=$rate \\\n"
-        "      --n=$n  # a comment\n"
-        "done; done\n"
-        "N=2 bash b.sh --dir=$X < in.txt | grep '\"a b\"'\n"
-    )
-    assert list(shell_commands(Block("sh", 10, text))) == [
-        (12, ["python", "a.py", "--rate=1e-4", "--n=1"]),
-        (14, ["done"]),
-        (14, ["done"]),
-        (15, ["bash", "b.sh", "--dir=X"]),
-        (15, ["grep", '"a b"']),
-    ]
 
 
 # ---------------------------------------------------------------------------------------- fields
@@ -439,22 +362,10 @@ def run_program(words: list[str], stdin: str, cwd: pathlib.Path) -> str:
     return done.stdout
 
 
-def test_help_lists_every_command(tmp_path):
-    lines = run_program(["-m", "bert_jax", "--help"], "", tmp_path).splitlines()
-    for command, description in COMMANDS.items():
-        assert any(re.match(rf"\s*{command}\s", line) for line in lines), command
-        assert description and "\n" not in description
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_help_of_a_command_has_an_example(command, capsys):
-    assert f"bert_jax {command} " in help_of(front_door.main, [command], capsys)
-
-
 def test_the_tokenize_command_of_the_docs_runs(tmp_path):
-    blocks = blocks_of("docs/data.md", "sh")
-    commands = [command.words for block in blocks for command in shell_commands(block)]
-    (words,) = [words for words in commands if "tokenize" in words]
+    blocks = [block.text for block in blocks_of("docs/data.md", "sh")]
+    (block,) = [text for text in blocks if "bert_jax tokenize" in text]
+    (words,) = [w for w in shell_commands(block, tmp_path) if "tokenize" in w]
     vocab = tmp_path / "runs" / "data" / "vocab.txt"
     vocab.parent.mkdir(parents=True)
     vocab.write_text("\n".join("[PAD] [UNK] [CLS] [SEP] [MASK] un ##able text .".split()) + "\n")

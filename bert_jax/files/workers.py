@@ -35,8 +35,8 @@ class Workers:
         self._threads = None
         if num_processes > 1:
             self._threads = concurrent.futures.ThreadPoolExecutor(num_processes)
-        self._started: list[_Worker] = []
-        self._idle: list[_Worker] = []
+        self._started: list[Worker] = []
+        self._idle: list[Worker] = []
 
     def __enter__(self) -> "Workers":
         return self
@@ -72,7 +72,7 @@ class Workers:
         if self._idle:
             worker = self._idle.pop()
         else:
-            worker = _Worker()
+            worker = Worker()
             self._started.append(worker)
         result = worker.run(job)
         self._idle.append(worker)
@@ -113,7 +113,7 @@ def progress(stage: str, done: int, of: int, num_bytes: float, seconds: float) -
     return f"{line} in {seconds:,.1f} s"
 
 
-class _Worker:
+class Worker:
     """A process that does one job at a time."""
 
     def __init__(self):
@@ -131,8 +131,17 @@ class _Worker:
         Raises:
           OSError: the process died.
         """
-        try:
+        self.start(job)
+        return self.finish()
+
+    def start(self, job: Callable[[], Any]) -> None:
+        """Starts a job, whose result `finish` returns."""
+        with contextlib.suppress(ConnectionError):  # `finish` reports that the process died
             self._connection.send(job)
+
+    def finish(self) -> Any:
+        """Waits for the job that was started; see `run`."""
+        try:
             result, error = self._connection.recv()
         except (EOFError, ConnectionError):
             raise OSError(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from benchmarks import step as benchmark
 from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.models.bert import BertConfig
@@ -12,7 +13,6 @@ from bert_jax.models.layers.attention import attention
 from bert_jax.models.layers.masks import make_mask
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tools.benchmark import step as benchmark
 from bert_jax.training.state import init_state, make_key
 from bert_jax.training.step import train_step
 

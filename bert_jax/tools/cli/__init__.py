@@ -37,7 +37,6 @@ GROUPS = {
     "scale": {
         "doctor": "Checks the machine and a run before it starts: problems, fixes, memory, time.",
         "compile": "Compiles a run, also for hardware you do not have: memory, FLOPs, fit.",
-        "benchmark": "Measures speed and memory, also of other programs.",
         "completion": "Prints a script that completes commands and flags in bash or zsh.",
     },
 }

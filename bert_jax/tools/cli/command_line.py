@@ -110,7 +110,7 @@ def run(main: Callable[[Sequence[str]], None]) -> None:
     message = ""
     try:
         with contextlib.redirect_stdout(cast(TextIO, standard_error.WithAddresses(sys.stdout))):
-            main(sys.argv[1:])
+            main(sys.argv[1:])  # noqa: TID251
     except UserError as error:
         message = str(error)
     except KeyboardInterrupt:
@@ -332,12 +332,6 @@ def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     if "preset" in texts:  # otherwise the run has the values of its preset already
         fields = presets.with_preset(fields, texts)
     return store.parse(unflatten(fields))
-
-
-def config_words(flags: argparse.Namespace) -> list[str]:
-    """Returns the command line that selects the same configuration."""
-    fields = (f"--config.{name}={text}" for name, text in flags.overrides.items())
-    return [f"--config={flags.config}", *fields] if "config" in flags else [*fields]
 
 
 def resolve(

@@ -53,7 +53,7 @@ def complete(tmp_path_factory):
         ("bert_jax convert to_s", ["to_stablehlo"]),
         ("bert_jax convert to_hf --no", ["--nocomparison"]),
         ("bert_jax encode --nor", ["--normalize"]),
-        ("bert_jax benchmark recipe --part=r", ["report"]),
+        ("bert_jax convert to_onnx --output=v", ["vectors"]),
         ("bert_jax encode corp", ["corpus.txt"]),
         ("bert_jax encode --model=corp", ["corpus.txt"]),
     ],

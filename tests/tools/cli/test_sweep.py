@@ -55,13 +55,10 @@ def run(*words):
     "words, message",
     [
         ([], "--workdir is missing"),
-        (["--workdir={0}/none"], "holds no sweep: start one with --sweep=FILE"),
         (["--workdir={0}/none", "--seeds=3"], "--seeds changes the runs of a sweep file"),
         (["--workdir={0}/none", "--set", "a=1"], "--set changes the runs of a sweep file"),
         (["--workdir={0}/none", "--config.steps=3"], "--config changes the runs of a sweep file"),
         (["--sweep=configs/tiny.py", "--dry_run"], "it has no function get_sweep"),
-        (["--sweep={0}/mine.py", "--workdir=x", "--config.stps=3"], "Run bert: There is no"),
-        (["--sweep={0}/mine.py", "--workdir=x", "--only=squad"], "--only=squad matches no run"),
         (
             ["--sweep={0}/mine.py", "--workdir={0}/out", "--stage=2", "--number=7"],
             "--stage=2 --number=7 is no job: the sweep has stages with 1, 1, 1 jobs",

@@ -4,12 +4,10 @@ import csv
 import io
 import json
 import types
-from typing import Any
 
 import pytest
 from pyarrow import parquet
 
-import bert_jax
 from bert_jax.__main__ import main as run_command
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.examples import make_examples
@@ -204,8 +202,3 @@ class DataFrame:
 def test_a_data_frame_is_no_list_of_texts():
     with pytest.raises(ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"):
         list(make_examples(Text, DataFrame()))
-    finetune: Any = bert_jax.finetune
-    with pytest.raises(ValueError, match="train is of type DataFrame: give the path"):
-        finetune("model", DataFrame())
-    with pytest.raises(ValueError, match="model is of type NoneType"):
-        finetune(None, "a.csv")

@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 
+from benchmarks import command
+from benchmarks import serve as benchmark
 from bert_jax.__main__ import main as run_command
-from bert_jax.tools.benchmark import serve as benchmark
 from bert_jax.tools.cli import serve
 from bert_jax.tools.serve import server, service
 from bert_jax.tools.serve.server import is_local, open_socket
@@ -38,7 +39,8 @@ def test_a_server_answers_a_load_and_all_that_it_accepted_before_its_end(
         monkeypatch.setattr(benchmark, "CLIENTS", (1, 16))
         running = contextlib.nullcontext((process, url))
         monkeypatch.setattr(benchmark, "started", lambda workdir: running)
-        benchmark.run(workdir, "encode", 40)
+        flags = [f"--model={workdir}", "--endpoint=encode", "--requests=40"]
+        command.main("serve", flags)
         _, bodies, _, *lines = capsys.readouterr().out.splitlines()
         assert bodies.startswith("POST /api/encode, bodies of ")
         assert [line.split()[0] for line in lines] == ["1", "16"]

@@ -1,0 +1,1 @@
+"""Reproducible measurements, also of other programs: `python -m benchmarks` lists them."""

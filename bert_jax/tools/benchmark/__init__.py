@@ -1,1 +1,0 @@
-"""Reproducible measurements: `bert_jax benchmark NAME [flags]`."""

@@ -1,0 +1,125 @@
+"""The race of recipes: its curves, its table, its picture, and a short one."""
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+from benchmarks import command
+from benchmarks import curves as race_curves
+from benchmarks.curves import plot, seconds_to
+from benchmarks.recipe import parse_recipe
+from benchmarks.side_by_side import installed
+from tests.runs.conftest import write_corpus
+
+has_trainer = len(installed("torch", "transformers", "accelerate")) == 3
+
+
+def curve(*points):
+    """Of (seconds, loss)."""
+    names = ("step", "seconds", "tokens", "loss", "accuracy", "bits_per_character")
+    rows = ((i, t, 64 * i, loss, 0.25, loss / 4) for i, (t, loss) in enumerate(points))
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def test_the_time_to_a_loss_is_on_the_line_between_two_evaluations():
+    falling = curve((10.0, 6.0), (20.0, 4.0), (30.0, 4.5), (40.0, 2.0))
+    assert seconds_to(falling, 5.0) == 15.0
+    assert seconds_to(falling, 4.0) == 20.0
+    assert seconds_to(falling, 3.25) == 35.0
+    assert seconds_to(falling, 7.0) == 10.0
+    assert seconds_to(falling, 1.9) is None
+
+
+def test_the_table_compares_with_the_first_recipe():
+    curves = {
+        "bert": [curve((10.0, 6.0), (60.0, 4.0)), curve((10.0, 6.0), (60.0, 5.0))],
+        "fast": [curve((10.0, 5.0), (20.0, 4.0)), curve((10.0, 5.0), (20.0, 4.0))],
+    }
+    header, bert, fast = race_curves.lines(curves)
+    assert "seconds to 4.500" in header
+    assert bert.split() == "bert 1 60.0 1.125 ± 0.177 4.500 ± 0.707 25.0% 1 of 2 reach it".split()
+    assert fast.split() == "fast 1 20.0 1.000 ± 0.000 4.000 ± 0.000 25.0% 15.0 1.00".split()
+    both = {name: curves["fast"] for name in ("a", "b")}
+    assert list(race_curves.lines(both))[2].split()[-2:] == ["20.0", "1.00"]
+
+
+def test_the_picture_has_a_line_for_each_run_and_every_name():
+    found = curve((10.0, 6.0), (60.0, 4.0))
+    root = ElementTree.fromstring(plot({"a": [found, found], "b<c>": [found]}))
+    (axis,) = (element for element in root.iter() if element.get("data-axis") == "seconds")
+    lines = [element for element in axis.iter() if "line" in element.get("class", "").split()]
+    assert len(lines) == 3
+    places = re.findall(r"[ML]([\d.]+) ([\d.]+)", lines[0].get("d"))
+    first, last = (tuple(map(float, place)) for place in places)
+    assert first[0] < last[0] and first[1] < last[1]  # later, and lower: y counts downwards
+    assert "b<c>" in [element.text for element in root.iter()]
+
+
+@pytest.mark.parametrize("text", ["fast", "fast=", "=configs/fast.py", "a b=c", "a=c;d", "a=c;=d"])
+def test_other_forms_of_a_recipe_are_refused(text):
+    with pytest.raises(ValueError, match="is not NAME=CONFIG;FIELD=VALUE"):
+        parse_recipe(text)
+
+
+def test_a_recipe_is_a_configuration_with_overrides():
+    found = parse_recipe(
+        "a-b=configs/fast.py:tiny; data.max_examples_per_row=2 ;optimizer.name=muon"
+    )
+    assert found.name == "a-b"
+    assert found.flags() == (
+        [
+            "--config=configs/fast.py:tiny",
+            "--config.data.max_examples_per_row=2",
+            "--config.optimizer.name=muon",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "recipes, message",
+    [
+        (["a=x.py", "a=y.py"], "Two recipes are called a: give"),
+        (["a=configs/tiny.py", "b=transformers:gpt"], "Unknown rival 'transformers:gpt'. Availab"),
+        (["a=transformers:bert"], "The first recipe must be one of ours"),
+    ],
+)
+def test_recipes_that_cannot_be_compared_are_refused(recipes, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        command.main("recipe", [*recipes, f"--output={tmp_path}/race"])
+
+
+def test_fields_of_a_rival_are_arguments_of_the_trainer():
+    text = "a=transformers:bert;learning_rate=1e-3;tail=0.5;optim=adamw_torch"
+    expected = {"learning_rate": 1e-3, "tail": 0.5, "optim": "adamw_torch"}
+    assert parse_recipe(text).arguments() == expected
+
+
+@pytest.mark.slow
+def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
+    write_corpus(tmp_path / "corpus.txt")
+    sizes = {"num_layers": 1, "hidden_size": 16, "intermediate_size": 32, "vocab_size": 96}
+    flags = [f"--config.model.{name}={size}" for name, size in sizes.items()]
+    flags += [
+        f"--config.data.source=text:{tmp_path}/corpus.txt",
+        "--config.data.line_format=sentences",
+    ]
+    words = ["bert=configs/tiny.py", "fast=configs/fast.py:tiny", *flags]
+    rivals = [
+        "trainer=transformers:bert",
+        "modern=transformers:modernbert;tail=0.5;optim=adamw_torch",
+    ]
+    words += [*rivals] if has_trainer else []
+    words += ["--seconds=2", "--seeds=1", f"--output={tmp_path}/race"]
+    command.main("recipe", words)
+    first = capsys.readouterr().out
+    curves = json.loads((tmp_path / "race" / "race.json").read_text())
+    assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer else [])}
+    for (points,) in curves.values():
+        assert points[-1]["step"] >= 20 and points[-1]["seconds"] > 0
+        assert [p["step"] for p in points] == sorted(p["step"] for p in points)
+    command.main("recipe", words)
+    assert capsys.readouterr().out == first
+    with pytest.raises(ValueError, match="has a race with other settings of bert: choose another"):
+        command.main("recipe", [*words, "--seconds=3"])
