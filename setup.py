@@ -28,7 +28,7 @@ EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
-    "nvidia": ["jax[cuda13-local]"],  # the compiler only: compile --topology=h100:8
+    "nvidia": ["jax[cuda13-local]"],  # the compiler only: doctor --topology=h100:8
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
     "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
     "wandb": ["wandb>=0.22,<1"],  # --trackers

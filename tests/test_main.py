@@ -87,7 +87,7 @@ EARLY_ERRORS = {
     "doctor --config.seed=1": "--config is missing",
     "doctor --workdir=/no/such/run": "/no/such/run holds no run",
     "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
-    "compile": "--config is missing",
+    "doctor --config=configs/tiny.py --price=-1": "--price=-1.0 must be at least 0.",
     "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
     "prepare --config=configs/tiny.py --data_dir=DIR --merge --share=0/2": (
         "--merge and --share=0/2 exclude each other"

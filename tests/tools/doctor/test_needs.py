@@ -1,6 +1,5 @@
 """Memory, disk and time: against arithmetic, real processes and real runs."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -18,7 +17,7 @@ from bert_jax.tools.doctor.measured import Evaluated
 from bert_jax.tools.doctor.trial import open_trial
 from bert_jax.training.state import abstract_params
 from bert_jax.training.train import train
-from tests.tools.doctor.conftest import bad, found
+from tests.tools.doctor.conftest import bad, found, replaced
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
@@ -66,10 +65,10 @@ def test_a_step_that_does_not_fit_is_measured_with_fewer_rows(trial, step, monke
     (part,) = measured.Workbench(trial, 1).measure([step.shape])
     assert part.peak == step.peak
     assert part.rows == 8 and part.step_seconds > 0  # 8 devices
-    assert "from 8 x 32 tokens" in needs.describe(part).what
+    assert "from 8 x 32 tokens" in needs.describe_shape(part).what
     monkeypatch.setattr(needs, "free_memory", lambda: step.peak * 7 // 8)
     monkeypatch.setattr(needs, "used_memory", lambda: 0)
-    part = dataclasses.replace(part, process=0, program=0)
+    part = replaced(part, process=0, program=0)
     findings = needs.check_memory(trial, [part])
     assert "--config.microbatch_size=" in found(findings, "problem", "need").fix
 
@@ -86,7 +85,7 @@ def test_a_state_that_does_not_fit_is_not_measured(trial, step, monkeypatch):
 
 def test_the_process_and_its_programs_count_on_cpus(trial, step, monkeypatch):
     large = {"peak": 125_000_000, "checkpoint": 10**9}  # on each of 8 devices
-    step = dataclasses.replace(step, process=8 * 10**8, program=10**8, **large)
+    step = replaced(step, process=8 * 10**8, program=10**8, **large)
     evaluated = [Evaluated(program=10**8)]
     monkeypatch.setattr(needs, "used_memory", lambda: 10**9)
     monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
@@ -107,7 +106,7 @@ def test_the_memory_of_accelerators_is_their_own(trial, step, monkeypatch):
 
 def test_evaluations_may_need_more_than_steps(trial, step, monkeypatch):
     monkeypatch.setattr(needs, "free_memory", lambda: 10**9)
-    findings = needs.check_memory(trial, [step], [Evaluated(peak=10**10)])
+    findings = needs.check_memory(trial, [step], [replaced(Evaluated(), peak=10**10)])
     finding = found(findings, "problem", "160.0 GB for evaluations")
     assert finding.fix == "--config.eval.batch_size=8"
 
@@ -136,14 +135,14 @@ def test_checkpoints_have_the_size_that_is_said(make_config, tmp_path):
 
 
 def test_the_whole_time_is_the_sum_of_its_parts(trial, step):
-    fake = dataclasses.replace(step, compile_seconds=5.0, step_seconds=3.0)
-    assert needs.describe(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s a step")
+    fake = replaced(step, compile_seconds=5.0, step_seconds=3.0)
+    assert needs.describe_shape(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s a step")
     (total,) = needs.check_time(trial, [fake], {})
     assert "starting and compiling 17 seconds, steps 15 minutes" in total.what  # 300 x 3 s
     (rest,) = needs.check_time(trial, [fake], {}, 200)
     assert "The 100 steps that are left will take" in rest.what
     assert "steps 5 minutes" in rest.what
-    evaluated = {trial.run.phases[0]: Evaluated(compile_seconds=5.0)}
+    evaluated = {trial.run.phases[0]: replaced(Evaluated(), compile_seconds=5.0)}
     (more,) = needs.check_time(trial, [fake], evaluated)
     assert "compiling 22 seconds" in more.what and "evaluations" in more.what
 
@@ -152,7 +151,7 @@ def test_the_time_of_each_phase_is_said(make_config, tmp_path):
     config = make_config(phases=((16, 0.5), (32, 0.5)))
     opened = open_trial(config, "", str(tmp_path))
     fakes = [
-        measured.Measured(shape, 1, 1, 1, 1.0, step_seconds=seconds, rows=shape.rows)
+        measured.Measured(shape, (), step_seconds=seconds, rows=shape.rows)
         for shape, seconds in zip(measured.all_shapes(opened.run), (2.0, 4.0), strict=True)
     ]
     (total,) = needs.check_time(opened, fakes, {})
@@ -162,7 +161,7 @@ def test_the_time_of_each_phase_is_said(make_config, tmp_path):
 def test_each_seed_takes_its_time(make_config, tmp_path):
     opened = open_trial(make_config("classification", seeds=3), "", str(tmp_path))
     (shape,) = measured.all_shapes(opened.run)
-    fake = measured.Measured(shape, 1, 1, 1, 1.0, step_seconds=1000.0, rows=1)
+    fake = measured.Measured(shape, (), step_seconds=1000.0, rows=1)
     (total,) = needs.check_time(opened, [fake], {})
     steps = re.search(r"about ([\d.]+) hours.*steps ([\d.]+) hours.*3 seeds", total.what)
     assert float(steps[1]) == pytest.approx(3 * float(steps[2]), rel=0.1)

@@ -6,7 +6,7 @@ import math
 import re
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.compile.gpus import GPUS
+from bert_jax.tools.doctor.gpus import GPUS
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,8 @@ import importlib.util
 
 import pytest
 
-from bert_jax.tools.compile import target
-from bert_jax.tools.compile.topology import TPUS, parse
+from bert_jax.tools.doctor.target import find_target
+from bert_jax.tools.doctor.topology import TPUS, parse
 
 # docs.cloud.google.com/tpu/docs/v4, v5e, v5p, v6e, tpu7x: type -> topology, number of chips.
 TYPES = {
@@ -87,7 +87,7 @@ def test_layouts_that_do_not_exist_are_refused(name, message):
     + [("v6e-8", 8), ("tpu7x-8", 8)],
 )
 def test_a_slice_has_its_devices_and_peak_rates(name, devices):
-    found = target.find(name)
+    found = find_target(name)
     assert len(found.devices) == devices and found.num_chips == parse(name).chips
     assert found.chip is not None
     peaks = {"v2-8": 45e12, "v3-32": 123e12, "v4-32": 275e12, "v5p-32": 459e12, "tpu7x-8": 2307e12}
