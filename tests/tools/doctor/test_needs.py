@@ -34,11 +34,6 @@ def step(trial):
     return only
 
 
-def test_a_corpus_has_a_shape_for_each_phase(trial):
-    (shape,) = measured.all_shapes(trial.run)
-    assert (shape.rows, shape.length, shape.steps) == (32, 32, 300)
-
-
 def test_labelled_files_have_a_shape_for_each_length(make_config, tmp_path):
     config = make_config("classification", data__bucket_lengths=(16, 32))
     run = open_trial(config, "", str(tmp_path)).run
