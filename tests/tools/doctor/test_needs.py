@@ -1,11 +1,6 @@
-"""Memory, disk and time: against arithmetic, real processes and real runs."""
+"""Memory, disk and time: against arithmetic and real runs."""
 
-import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import jax
 import pytest
@@ -18,8 +13,6 @@ from bert_jax.tools.doctor.trial import open_trial
 from bert_jax.training.state import abstract_params
 from bert_jax.training.train import train
 from tests.tools.doctor.conftest import bad, found, replaced
-
-REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -167,65 +160,3 @@ def test_a_good_run_is_measured_to_its_end(name, make_config):
     findings = list(examine(make_config(name), "", 1))
     assert bad(findings) == []
     assert "compiling" in found(findings, "ok", "The run will take about").what
-
-
-PRETRAINING = {
-    "config": "configs/tiny.py",
-    "data.source": "text:{files}/corpus.txt",
-    "data.line_format": "sentences",
-    "data.vocab": "{files}/vocab.txt",
-    "model.vocab_size": "159",
-    "phases": "((128, 1.0),)",
-    "global_batch_size": "256",
-    "data.validation_share": "0.4",
-    "steps": "5",
-}
-FINE_TUNING = {
-    "config": "configs/classification.py",
-    "data.train": "{files}/train.tsv",
-    "data.eval": "{files}/dev.tsv",
-    "data.vocab": "{files}/vocab.txt",
-    "data.bucket_lengths": "(8,12)",
-    "model.vocab_size": "159",
-    "model.num_layers": "4",
-    "model.hidden_size": "256",
-    "model.num_heads": "4",
-    "model.intermediate_size": "1024",
-    "max_length": 128,
-    "epochs": "1",
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("settings", [PRETRAINING, FINE_TUNING], ids=["pretraining", "texts"])
-def test_the_memory_is_that_of_a_real_run(settings, files, tmp_path):
-    """Of a process that finds its programs kept, as one does that follows `doctor`.
-
-    The bounds are those of docs/doctor.md: the same run has other peaks at other times, since more
-    or less of the next step is in memory before the last one has ended.
-    """
-    config = settings["config"]
-    flags = [f"--config={config}", f"--compilation_cache={tmp_path / 'cache'}"]
-    rest = {name: value for name, value in settings.items() if name != "config"}
-    flags += [f"--config.{name}={str(value).format(files=files)}" for name, value in rest.items()]
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "JAX_NUM_CPU_DEVICES": "1"}
-    options = {"cwd": REPOSITORY, "env": environment, "capture_output": True, "text": True}
-    words = [sys.executable, "-m", "bert_jax"]
-
-    def estimate() -> float:
-        said = subprocess.run([*words, "doctor", *flags, "--json"], **options)
-        (line,) = [f["what"] for f in json.loads(said.stdout)["findings"] if f["group"] == "memory"]
-        number, unit = re.search(r"about ([\d.]+) (MB|GB)", line).groups()
-        return float(number) * {"MB": 1e6, "GB": 1e9}[unit]
-
-    estimate()  # compiles and keeps the programs
-    kept = estimate()
-    program = (
-        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True);"
-        " print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
-    )
-    train = [*words, "train", *flags, f"--workdir={tmp_path / 'run'}"]
-    done = subprocess.run([sys.executable, "-c", program, *train], **options)
-    peak = 1024 * int(done.stdout.splitlines()[-1])
-    print(f"estimate {kept / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB")
-    assert 0.75 * peak <= kept <= 1.5 * peak
