@@ -63,15 +63,12 @@ def _add_flags(
     parser: argparse.ArgumentParser, flags: Sequence[command_line.Flag], files: dict[str, str]
 ) -> None:
     for flag in flags:
-        if flag == command_line.OVERRIDES:
-            parser.add_argument("--config.", help=flag.help)
-        elif flag.default is None or isinstance(flag.default, bool):
-            command_line.add_flag(parser, flag)
-        else:
-            name = flag.attribute if flag.name.isupper() else f"--{flag.name}="
-            nargs = "*" if flag.default == [] and flag.name.isupper() else None
-            value = parser.add_argument(
-                name, nargs=nargs, choices=flag.choices or None, help=flag.help.replace("%", "%%")
+        command_line.add_flag(parser, flag)
+    for action in parser._actions:
+        if action.nargs != 0:
+            is_field = action.option_strings == ["--config.FIELD"]
+            if not (action.choices or is_field):
+                action.complete = files  # pyright: ignore[reportAttributeAccessIssue]
+            action.option_strings = (
+                ["--config."] if is_field else [f"{name}=" for name in action.option_strings]
             )
-            if not flag.choices:
-                value.complete = files  # pyright: ignore[reportAttributeAccessIssue]
