@@ -40,8 +40,8 @@ EXTRAS = {
     "hub": ["huggingface_hub>=1,<3"],  # models of the Hugging Face hub by name
     "gcs": ["gcsfs>=2026.2"],  # gs:// addresses
     "s3": ["s3fs>=2026.2"],  # s3:// addresses
-    # prepare --runner, with constraints-beam.txt: Beam needs protobuf below 7, and so a sentencepiece
-    # made with it.
+    # prepare --runner, with constraints-beam.txt: Beam needs protobuf below 7, and a sentencepiece
+    # that was made with it.
     "beam": ["apache-beam>=2.77,<3", "sentencepiece<0.2.3"],
     "pytest": ["pytest>=8.4"],  # alone, for the tests of beam
     # Independent implementations that the tests and the benchmark compare with, and real weights.

@@ -79,7 +79,7 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
     check_names(config.optimizer)
     task = make_run_task(config)
     if not config.has_corpus:
-        with tempfile.TemporaryDirectory(prefix="bert_jax_compile_") as folder:
+        with tempfile.TemporaryDirectory(prefix="bert_jax_doctor_") as folder:
             return open_run(config, folder, mesh=mesh)
     model = config.model
     tokenizer = _tokenizer(config, reads_new_words(model))
