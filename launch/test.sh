@@ -4,11 +4,9 @@
 #   bash launch/test.sh [--dry_run] [PYTEST ARGUMENT ...]
 #
 # The tests of reports in a browser need Chromium (Debian: apt-get install chromium), and are skipped
-# without it; playwright, which drives it, is installed here. Those of preparation on an engine need the
-# extra beam, which does not fit constraints.txt, and are skipped; they run in an environment of their own:
-#
-#   python3 -m venv DIR && DIR/bin/pip install -e '.[beam]' pytest psutil
-#   DIR/bin/python -m pytest tests/data/corpus/test_beam.py tests/files/test_beam.py
+# without it; playwright, which drives it, is installed here. Without arguments, those of preparation in
+# Apache Beam run too, in an environment of their own (.venv-beam, constraints-beam.txt): Beam needs older
+# versions of some packages.
 #
 # TEST_PROCESSES tests run at a time (default: one for each core).
 set -euo pipefail
@@ -24,3 +22,10 @@ run lint-imports --no-logo --no-cache
 run pyright
 # tests/conftest.py makes the groups of the workers, in their order.
 run python -m pytest --durations=15 --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
+
+if [[ $# -eq 0 ]]; then
+  VENV=.venv-beam CONSTRAINTS=constraints-beam.txt EXTRAS="beam pytest"
+  # shellcheck source=environment.sh
+  source "$root/launch/environment.sh"
+  run python -m pytest --durations=5 tests/files/test_beam.py tests/data/corpus/test_beam.py
+fi

@@ -86,6 +86,13 @@ def test_the_checks_are_the_same_for_all(tmp_path):
     assert tests[:3] == ["python", "-m", "pytest"] and tests[-2:] == ["-m", "slow"]
 
 
+def test_all_checks_end_with_those_of_beam(tmp_path):
+    output = run_script(LAUNCH / "test.sh", "--dry_run", cwd=tmp_path).stdout
+    assert output.splitlines()[-1].endswith(
+        "tests/files/test_beam.py tests/data/corpus/test_beam.py "
+    )
+
+
 @pytest.mark.parametrize(
     "words, folder, flags",
     [
@@ -248,7 +255,8 @@ case "$*" in
 esac
 echo "$*" >>calls
 if [[ "$*" == "-m venv"* ]]; then
-  rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python && touch .venv/bin/activate
+  venv=${!#}
+  rm -rf "$venv" && mkdir -p "$venv/bin" && cp "$0" "$venv/bin/python" && touch "$venv/bin/activate"
 fi
 [[ "$*" != *--editable* || -z ${INTERRUPTED:-} ]]
 """
@@ -260,7 +268,7 @@ def checkout(tmp_path):
     root = tmp_path / "my checkout"
     (root / "launch").mkdir(parents=True)
     shutil.copy(LAUNCH / "environment.sh", root / "launch")
-    for name in ("setup.py", "constraints.txt", "constraints-cuda.txt"):
+    for name in ("setup.py", *(f"constraints{end}.txt" for end in ("", "-cuda", "-beam"))):
         (root / name).write_text(f"# {name}\n")
     python = tmp_path / "fake python"
     python.write_text(FAKE_PYTHON)
@@ -314,6 +322,14 @@ def test_with_cuda_the_versions_are_those_of_gpus_and_stay_so(checkout):
     assert checkout()[0] == "-m venv --clear .venv"
     assert checkout(check=False, EXTRAS="cuda", TOO_OLD="1") == []
     assert "no Python 3.12 or later" in checkout.errors
+
+
+def test_another_environment_has_its_own_versions(checkout):
+    checkout(EXTRAS="test")
+    beam = {"VENV": ".venv-beam", "CONSTRAINTS": "constraints-beam.txt", "EXTRAS": "beam"}
+    install = PIP.replace("constraints.txt", "constraints-beam.txt")
+    assert checkout(**beam) == ["-m venv --clear .venv-beam", f"{install} --editable .[beam]"]
+    assert checkout(**beam) == checkout(EXTRAS="test") == []
 
 
 def test_an_interpreter_without_ensurepip_lends_its_own_pip(checkout):

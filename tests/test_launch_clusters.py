@@ -290,28 +290,17 @@ def test_values_of_a_jobset_are_checked(change, message, tmp_path):
 COMMAND = ("slurm_command.sbatch", "--dry_run")
 
 
-def in_array(values: str) -> dict[str, str]:
-    names = ("ID", "COUNT", "MIN", "STEP")
-    return dict(zip((f"SLURM_ARRAY_TASK_{name}" for name in names), values.split(), strict=False))
-
-
 @pytest.mark.parametrize(
-    ("words", "array", "added"),
+    ("words", "task", "added"),
     [
         (["evaluate", "--workdir=a folder"], "", []),
-        (["prepare", "--data_dir=d"], "", []),
-        (["prepare", "--data_dir=d"], "5 8 0 1", ["--share=5/8"]),
-        (["prepare", "--data_dir=d"], "14 3 10 2", ["--share=2/3"]),
         (["sweep", "--workdir=d"], "", []),
-        (["sweep", "--workdir=d", "--stage=1"], "5 8 0 1", ["--number=5"]),
-        (["sweep", "--workdir=d", "--stage", "1"], "14 3 10 2", ["--number=14"]),
+        (["sweep", "--workdir=d", "--stage", "1"], "14", ["--number=14"]),
     ],
     ids=str,
 )
-def test_a_job_of_an_array_takes_its_share_and_that_of_a_sweep_is_requeued(
-    words, array, added, play
-):
-    done, _ = play(*COMMAND, *words, env=in_array(array) | {"SLURM_JOB_ID": "77"})
+def test_any_command_is_run_and_that_of_a_sweep_is_requeued(words, task, added, play):
+    done, _ = play(*COMMAND, *words, env={"SLURM_ARRAY_TASK_ID": task, "SLURM_JOB_ID": "77"})
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
     command = ["python", "-m", "bert_jax", *words, *added]
     if words[0] == "sweep":
@@ -336,7 +325,7 @@ def test_a_sweep_that_was_stopped_is_requeued(code, is_requeued, play, tmp_path)
     [([], "the command is missing"), (["sweep", "--workdir=d"], "an array runs one stage")],
 )
 def test_a_job_is_told_what_it_lacks(words, message, play):
-    done, _ = play(*COMMAND, *words, env=in_array("5 8 0 1"))
+    done, _ = play(*COMMAND, *words, env={"SLURM_ARRAY_TASK_ID": "5"})
     assert done.returncode == 2 and message in done.stderr
 
 

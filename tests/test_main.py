@@ -86,21 +86,14 @@ EARLY_ERRORS = {
     "doctor --config.seed=1": "--config is missing",
     "doctor --workdir=/no/such/run": "/no/such/run holds no run",
     "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
-    "compile": "--config is missing",
+    "doctor --config=configs/tiny.py --price=-1": "--price=-1.0 must be at least 0.",
     "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
-    "prepare --config=configs/tiny.py --data_dir=DIR --merge --share=0/2": (
-        "--merge and --share=0/2 exclude each other"
-    ),
-    "prepare --config=configs/tiny.py --data_dir=DIR --runner=DirectRunner --share=0/2": (
-        "--runner and --share=0/2 exclude each other"
-    ),
     "prepare --config=configs/tiny.py --data_dir=DIR --runner=Flink": (
         "argument --runner: invalid choice: 'Flink' (choose from "
     ),
     "prepare --config=configs/tiny.py --data_dir=DIR -- --parallelism=2": (
         "--parallelism=2 after -- is for the engine of --runner"
     ),
-    "prepare --config=configs/tiny.py --data_dir=DIR --merge": "DIR has no unfinished work of tas",
     "tokenize": "Give --vocab, a vocab.txt, a SentencePiece .model or GPT's folder; or --model",
     "tokenize --model=x --cased": "--cased has no effect with --model, which knows its case",
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",

@@ -65,10 +65,10 @@ class Beam:
             self._check_flags()
             self._make_pipeline()
         except ImportError as error:
-            extra = "'apache-beam[gcp]'" if "[gcp]" in str(error) else "'bert_jax[beam]'"
+            extra = "'apache-beam[gcp]'" if "[gcp]" in str(error) else "-e '.[beam]'"
             raise UserError(
-                f"--runner={runner} needs a package ({error}): pip install {extra} in an"
-                " environment without constraints.txt, whose protobuf is too new for Beam."
+                f"--runner={runner} needs a package ({error}): pip install -c constraints-beam.txt"
+                f" {extra} in an environment of its own."
             ) from error
 
     def __enter__(self) -> "Beam":

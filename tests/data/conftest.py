@@ -18,8 +18,7 @@
     packed labelled rows have the same losses and gradients      labelled/test_packed
     phrases are units, longest first from the left               text/test_lexicon
     rows store the units of phrases, statistics count them       corpus/test_phrases
-    equal bytes for any processes, tasks and engines             corpus/test_prepare,
-                                                                 corpus/test_tasks,
+    equal bytes for any processes and engines                    corpus/test_prepare,
                                                                  corpus/test_beam
     interrupted and killed work is continued                     corpus/test_prepare,
                                                                  corpus/test_command

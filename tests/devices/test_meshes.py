@@ -21,13 +21,13 @@ from jax.experimental.compilation_cache import compilation_cache
 from bert_jax.config.store import parse
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tools.compile.hlo import Collective, totals
-from bert_jax.tools.compile.plan import plan, programs
+from bert_jax.tools.doctor.hlo import Collective, totals
+from bert_jax.tools.doctor.programs import plan, programs
 from bert_jax.training.feed import host_batch
 from bert_jax.training.state import abstract_state
 from bert_jax.training.step import make_train_step
 from tests.tiny import make_mesh
-from tests.tools.compile.conftest import small_config
+from tests.tools.doctor.conftest import small_config
 from tests.training import labelled_files
 from tests.training.conftest import CHANGES
 from tests.training.conftest import SMALL as SMALL_LABELLED

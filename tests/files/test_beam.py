@@ -3,6 +3,8 @@
 import dataclasses
 import functools
 import os
+import pathlib
+import re
 import sys
 
 import pytest
@@ -29,7 +31,7 @@ def test_unknown_runners_are_refused():
 def test_without_the_package(runner, monkeypatch):
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     monkeypatch.setitem(sys.modules, "apache_beam.options.pipeline_options", None)
-    with pytest.raises(ValueError, match=rf"--runner={runner} needs .*'bert_jax\[beam\]'"):
+    with pytest.raises(ValueError, match=rf"--runner={runner} needs .*beam.txt -e '.\[beam\]'"):
         Beam(runner)
 
 
@@ -81,6 +83,15 @@ def test_flags_are_checked_first(runner, flags, message, apache_beam):
     with pytest.raises(ValueError) as error:
         Beam(runner, flags)
     assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_the_flags_of_the_docs_are_those_of_beam(apache_beam):
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "data.md").read_text()
+    commands = re.findall(r"--runner=\w+ -- \\\n(.*?)```", page, re.DOTALL)
+    names = {name for command in commands for name in re.findall(r"--(\w+)=", command)}
+    assert len(commands) == 4 and names <= PipelineOptions([]).get_all_options().keys()
 
 
 def test_what_dataflow_needs_is_said(apache_beam):

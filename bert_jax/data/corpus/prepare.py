@@ -8,10 +8,9 @@
     shards        rows -> ArrayRecord files (shards.py)
 
 `prepare_stages` shows the stages in order. The jobs of a stage (jobs.py) are spread over processes,
-over several programs that divide them (files/shares.py), or run by an engine (files/beam.py). Each
-writes a file or folder in `unfinished`, and finished jobs are not repeated. One program, the first,
-does what needs all jobs of a stage, which is joining files; at the end it writes the manifest and
-removes `unfinished`.
+or run by an engine on many machines (files/beam.py). Each writes a file or folder in `unfinished`,
+and finished jobs are not repeated. This program does what needs all jobs of a stage, which is
+joining files; at the end it writes the manifest and removes `unfinished`.
 
 The result depends on the text and the settings only, not on who does the work.
 """
@@ -24,12 +23,12 @@ from typing import Any
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus import dump, stages
+from bert_jax.data.corpus.documents import split_documents
 from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.manifest import VERSION, Manifest
 from bert_jax.data.corpus.request import (
     CLAIM,
     check_files,
-    check_no_tasks,
     claim_folder,
     find_prepared,
     lock,
@@ -37,9 +36,8 @@ from bert_jax.data.corpus.request import (
 )
 from bert_jax.data.corpus.stages import Work
 from bert_jax.files.beam import Beam
-from bert_jax.files.buckets import UNFINISHED, address_of, local, refresh, remove
+from bert_jax.files.buckets import UNFINISHED, local, refresh, remove
 from bert_jax.files.errors import UserError
-from bert_jax.files.shares import OtherTaskError, Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
 
@@ -49,33 +47,25 @@ def prepare(
     data_dir: str,
     num_processes: int = 0,
     log: Log = print,
-    task: tuple[int, int] = (0, 1),
     beam: Beam | None = None,
 ) -> Manifest:
     """Prepares data in `data_dir`, or uses the data that it has.
 
-    Of several processes on one file system, one does the work and the others wait, unless each has
-    a task of its own.
+    Of several programs on one file system, one does the work and the others wait.
 
     Args:
       config: configuration of the data.
       data_dir: the folder for the data.
       num_processes: number of worker processes; 0: one for each core.
       log: takes lines of progress.
-      task: number of this program, from 0, and of all programs that divide the work.
       beam: does the work instead of processes of this program; its workers share `data_dir`.
 
     Raises:
       UserError: the text, the vocabulary or a setting is invalid; the folder has data of other
-        settings, or tasks of another number; the disk is full, a process died, the engine gave up,
-        or another task stopped. Finished parts of the work are kept.
+        settings; the disk is full, a process died, or the engine gave up. Finished parts of the
+        work are kept.
     """
     data_dir = os.path.abspath(data_dir)
-    if task[1] > 1 and address_of(data_dir):
-        raise UserError(
-            f"{data_dir}: tasks pass their work on through files that all of them see, which a"
-            " bucket is not: use a shared file system, or one program (without --share)."
-        )
     config = dataclasses.replace(config, lexicon=local(config.lexicon))
     vocabulary = check_files(config)
     unfinished = os.path.join(data_dir, UNFINISHED)
@@ -83,29 +73,23 @@ def prepare(
         return manifest
     try:
         os.makedirs(data_dir, exist_ok=True)
-        with lock(data_dir, log, task[0]) as started:
-            share = Share(*task, unfinished, started)
+        with lock(data_dir, log):
             refresh(data_dir)
             if manifest := find_prepared(config, data_dir, log):
-                if share.count == 1:  # of a program that was killed after it wrote the manifest
-                    shutil.rmtree(unfinished, ignore_errors=True)
+                # of a program that was killed after it wrote the manifest
+                shutil.rmtree(unfinished, ignore_errors=True)
                 return manifest
-            if share.count == 1:
-                check_no_tasks(data_dir)
             source = make_source(config)
             request = make_request(config, source)
-            claim_folder(share, request, log)
+            claim_folder(unfinished, request, log)
             try:
                 with beam or Workers(num_processes or os.cpu_count() or 1) as workers:
                     jobs = Jobs(config, source, data_dir, os.path.join(data_dir, vocabulary))
-                    manifest = prepare_stages(Work(jobs, workers, share, log), request)
-            except UserError as error:
-                if not isinstance(error, OtherTaskError):
-                    share.fail(error)
-                    if share.is_first:  # it would fail again: there is nothing to resume
-                        shutil.rmtree(share.folder)
+                    manifest = prepare_stages(Work(jobs, workers, log), request)
+            except UserError:
+                shutil.rmtree(unfinished)  # it would fail again: there is nothing to resume
                 raise
-            log(dump.summarize(manifest) if share.is_first else f"Task {share.index} is done.")
+            log(dump.summarize(manifest))
             return manifest
     except OSError as error:
         reason = ": ".join(filter(None, [error.filename, error.strerror])) or str(error)
@@ -116,7 +100,7 @@ def prepare(
 
 
 def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
-    """Does all stages in order; the first program then writes the manifest."""
+    """Does all stages in order, and writes the manifest."""
     jobs, data_dir = work.jobs, work.jobs.data_dir
 
     # ---- vocabulary: the words of the text, or a given one
@@ -127,7 +111,7 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     # ---- tokenize: text -> token store, of which each split has some documents
 
     stages.tokenize(work)
-    splits, num_duplicates = stages.split(work)
+    splits, num_duplicates = split_documents(jobs.corpus, jobs.config.validation_share)
 
     # ---- documents -> examples -> rows -> shards, for each split and sequence length
 
@@ -135,8 +119,6 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     stages.sample(work, splits, keys)
     stages.pack_rows(work, keys)
     shards = stages.write_shards(work, keys)
-    if not work.share.is_first:  # the first one has written the manifest
-        return Manifest.load(data_dir)
 
     # ---- manifest: the settings, the counts, and a checksum of each file
 
@@ -160,6 +142,5 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     manifest = Manifest(data_dir, content)
     manifest.save()
     remove(os.path.join(data_dir, CLAIM))
-    shutil.rmtree(work.share.folder)
-    work.share.end()
+    shutil.rmtree(os.path.join(data_dir, UNFINISHED))
     return manifest

@@ -1,4 +1,4 @@
-"""Which data a folder has or is getting: requests, locks, and the division between programs.
+"""Which data a folder has or is getting: requests and locks.
 
 A request is JSON that identifies data: the settings that determine them, and the fingerprint of the
 text. A folder has data for one request.
@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import json
 import os
-import pathlib
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -17,10 +16,9 @@ from typing import Any
 from bert_jax.config.data import DataConfig, num_frequent, parse_weights
 from bert_jax.data.corpus.manifest import NAME, Manifest
 from bert_jax.files.atomic import read_json, write_json
-from bert_jax.files.buckets import UNFINISHED, claim, local
+from bert_jax.files.buckets import claim, local
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
-from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log
 from bert_jax.text.extra_tokens import count_extra_tokens
 from bert_jax.text.lexicon import check_classes, read_lexicon
@@ -124,34 +122,19 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
     return manifest
 
 
-def has_unfinished(data_dir: str) -> bool:
-    """Returns whether the folder has data, complete or unfinished."""
-    return any(os.path.exists(os.path.join(data_dir, name)) for name in (UNFINISHED, NAME))
-
-
-def claim_folder(share: Share, request: dict[str, Any], log: Log) -> None:
+def claim_folder(folder: str, request: dict[str, Any], log: Log) -> None:
     """Creates the folder of unfinished work, or checks that it is for the same request.
 
-    Only the first program creates it; the others wait for that. A program that works alone may
-    continue what any number of tasks have left.
-
     Raises:
-      UserError: it is for another request, or is divided between another number of tasks.
+      UserError: it is for another request.
     """
-    folder = share.folder
-    path, tasks = (os.path.join(folder, name) for name in ("request.json", "tasks.json"))
+    path = os.path.join(folder, "request.json")
     content = json.dumps(request, sort_keys=True).encode()
     other = json.loads(claim(os.path.join(os.path.dirname(folder), CLAIM), content))
     if difference := _differences(other, json.loads(content)):
         raise UserError(
             f"Other settings are being prepared in {os.path.dirname(folder)} ({difference}): use"
             f" those, or another folder (data.dir), or delete {CLAIM} there if nobody is."
-        )
-    share.begin(tasks, log)
-    if share.count > 1 and os.path.exists(tasks) and (count := read_json(tasks)) != share.count:
-        raise UserError(
-            f"{folder} is divided between {count} tasks, and this is one of {share.count}: give"
-            f" all of them --share=I/{count}, or finish alone with --merge."
         )
     if not os.path.exists(path):
         os.makedirs(folder, exist_ok=True)
@@ -161,10 +144,8 @@ def claim_folder(share: Share, request: dict[str, Any], log: Log) -> None:
             f"{folder} has unfinished work of other settings ({difference}): use those, or another"
             " folder (data.dir), or delete this one."
         )
-    elif share.is_first:
+    else:
         log(f"Continuing the unfinished work in {folder}.")
-    if share.is_first and share.count > 1:
-        write_json(tasks, share.count)  # last: the others wait for it
 
 
 def _differences(old: dict[str, Any], new: dict[str, Any]) -> str:
@@ -190,13 +171,9 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 @contextlib.contextmanager
-def lock(data_dir: str, log: Log, task: int = 0) -> Iterator[float]:
-    """Locks the folder until the block ends, once no other process prepares data in it.
-
-    Each of several tasks has a lock of its own. Yields the time by the clock of the file system.
-    """
-    name = f".lock-{task}" if task else ".lock"
-    with open(os.path.join(data_dir, name), "a+") as file:
+def lock(data_dir: str, log: Log) -> Iterator[None]:
+    """Locks the folder until the block ends, once no other process prepares data in it."""
+    with open(os.path.join(data_dir, ".lock"), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -206,17 +183,4 @@ def lock(data_dir: str, log: Log, task: int = 0) -> Iterator[float]:
         file.truncate(0)
         file.write(f"process {os.getpid()} on {socket.gethostname()}")
         file.flush()
-        yield os.fstat(file.fileno()).st_mtime
-
-
-def check_no_tasks(data_dir: str) -> None:
-    """Raises UserError if tasks work in the folder, whose jobs this program would do too."""
-    for path in pathlib.Path(data_dir).glob(".lock-*"):
-        with open(path) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise UserError(
-                    f"{file.read()} is a task of the preparation in {data_dir}: wait until it ends,"
-                    " or stop it."
-                ) from None
+        yield

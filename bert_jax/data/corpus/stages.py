@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.data import num_frequent
-from bert_jax.data.corpus.documents import SPLITS, Split, join_chunks, split_documents, text_counts
+from bert_jax.data.corpus.documents import Split, join_chunks, text_counts
 from bert_jax.data.corpus.jobs import Jobs
-from bert_jax.data.corpus.manifest import NAME
 from bert_jax.data.corpus.request import TRAIN
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.shards import rows_per_file
@@ -24,7 +23,6 @@ from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
 from bert_jax.files.beam import Beam
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
-from bert_jax.files.shares import Share
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.extra_tokens import extend, frequent_words, read_words
 from bert_jax.text.tokenizers import read_vocabulary
@@ -41,48 +39,32 @@ class Work:
     Attributes:
       jobs: the jobs, and what is prepared.
       workers: processes that do the jobs, here or elsewhere.
-      share: the share of the jobs that this program does.
       log: takes lines of progress.
     """
 
     jobs: Jobs
     workers: Workers | Beam
-    share: Share
     log: Log
 
     def do(
-        self,
-        stage: str,
-        job: Callable[..., int],
-        arguments: Mapping[str, tuple[Any, ...]],
-        results: Sequence[str] = (),
-    ) -> bool:
-        """Does the jobs of this program's share that are not done.
+        self, stage: str, job: Callable[..., int], arguments: Mapping[str, tuple[Any, ...]]
+    ) -> None:
+        """Does the jobs that are not done.
 
         Args:
           stage: the name of the stage in the log.
           job: a method of `jobs`.
-          arguments: `path` of each job of all programs -> its other arguments.
-          results: what the first program makes of all these files, which it may remove then; ():
-            they are needed as they are.
-
-        Returns:
-          Whether this program has to make the results; all files are there.
+          arguments: `path` of each job -> its other arguments.
         """
-        mine = {
+        todo = {
             path: functools.partial(job, path, *others)
             for path, others in arguments.items()
-            if self.share.takes(path) and not os.path.exists(path)
+            if not os.path.exists(path)
         }
-        if mine:
+        if todo:
             is_tokenized = os.path.exists(self.jobs.corpus)
             num_bytes = self.corpus_counts()["bytes"] if is_tokenized else 0
-            self.workers.run_stage(stage, mine, num_bytes * len(mine) / len(arguments), self.log)
-        if self.share.is_first or not results:
-            self.share.wait(arguments, stage, self.log)
-            return self.share.is_first
-        self.share.wait(results, stage, self.log)
-        return False
+            self.workers.run_stage(stage, todo, num_bytes * len(todo) / len(arguments), self.log)
 
     def corpus_counts(self) -> dict[str, Any]:
         return read_json(os.path.join(self.jobs.corpus, "counts.json"))
@@ -98,16 +80,12 @@ def make_vocabulary(work: Work) -> None:
         _extend_vocabulary(work)
         return
     if not config.vocab.startswith(TRAIN):
-        if work.share.is_first:
-            write_bytes(path, read_vocabulary(config.vocab).content)
-        work.share.wait([path], "vocabulary", work.log)
+        write_bytes(path, read_vocabulary(config.vocab).content)
         return
     kind, trained = config.vocab.removeprefix(TRAIN), jobs.unfinished(_TRAINED)
     if os.path.exists(path) and os.path.exists(trained):
         return
-    with _counted_words(work, kind, trained) as words:
-        if not words:
-            return
+    with _counted_words(work, kind) as words:
         started = time.monotonic()
         counts = train_vocabulary(kind, words, config.vocab_size, path)
         write_json(trained, counts)
@@ -125,28 +103,22 @@ def _extend_vocabulary(work: Work) -> None:
     tokenizer = given.tokenizer(config.lowercase)
     with contextlib.ExitStack() as stack:
         if number := num_frequent(config.extra_tokens):
-            words = stack.enter_context(_counted_words(work, "wordpiece", done))
-            if not words:
-                return
+            words = stack.enter_context(_counted_words(work, "wordpiece"))
             extra = frequent_words(words.counts, tokenizer, number)
         else:
             extra = read_words(config.extra_tokens, tokenizer)
-        if work.share.is_first:
-            write_bytes(path, extend(given.content, extra.words))
-            write_json(done, extra.words)
-            work.log(extra.describe())
-    work.share.wait([done], "vocabulary", work.log)
+        write_bytes(path, extend(given.content, extra.words))
+        write_json(done, extra.words)
+        work.log(extra.describe())
 
 
 @contextlib.contextmanager
-def _counted_words(work: Work, kind: str, result: str) -> Iterator[WordCounts | None]:
-    """Yields the words of the text to the first program, which then writes `result`; else None."""
+def _counted_words(work: Work, kind: str) -> Iterator[WordCounts]:
+    """Yields the words of the text; removes the counts when the block ends."""
     jobs = work.jobs
     chunks = enumerate(jobs.source.chunks())
     counting = {jobs.unfinished(f"words-{i:05d}.json"): (chunk, kind) for i, chunk in chunks}
-    if not work.do("count words", jobs.count_words, counting, [result]):
-        yield None
-        return
+    work.do("count words", jobs.count_words, counting)
     yield merge_counts(map(_read_word_counts, counting), kind)
     for counted in counting:
         os.remove(counted)
@@ -182,9 +154,7 @@ def copy_lexicon(work: Work) -> None:
     if not work.jobs.config.lexicon:
         return
     path = work.jobs.unfinished("lexicon")
-    if work.share.is_first:
-        write_bytes(path, pathlib.Path(work.jobs.config.lexicon).read_bytes())
-    work.share.wait([path], "lexicon", work.log)
+    write_bytes(path, pathlib.Path(work.jobs.config.lexicon).read_bytes())
     counts = work.jobs.matcher.counts.items()  # pyright: ignore[reportOptionalMemberAccess]
     work.log(f"lexicon: {', '.join(f'{name} {n:,}' for name, n in counts)}".replace("_", " "))
 
@@ -199,8 +169,7 @@ def tokenize(work: Work) -> None:
         return
     chunks = enumerate(jobs.source.chunks())
     tokenizing = {jobs.unfinished(f"chunk-{i:05d}"): (chunk,) for i, chunk in chunks}
-    if not work.do("tokenize", jobs.tokenize, tokenizing, [jobs.corpus]):
-        return
+    work.do("tokenize", jobs.tokenize, tokenizing)
     join_chunks(list(tokenizing), jobs.corpus)
     counts = work.corpus_counts()
     if not counts["documents"]:
@@ -208,19 +177,6 @@ def tokenize(work: Work) -> None:
             f"There is no text in data.source={jobs.config.source!r} that gives any token"
             f" ({counts['empty_documents']} documents were read)."
         )
-
-
-def split(work: Work) -> tuple[dict[str, Split], int]:
-    """Returns the splits that have documents, and how many documents repeat another."""
-    path = work.jobs.unfinished("splits.json")
-    if work.share.is_first:
-        splits, duplicates = split_documents(work.jobs.corpus, work.jobs.config.validation_share)
-        found = {name: dataclasses.asdict(documents) for name, documents in splits.items()}
-        write_json(path, {"splits": found, "duplicates": duplicates})
-    work.share.wait([path], "splits", work.log)
-    content = read_json(path)
-    names = [name for name in SPLITS if name in content["splits"]]
-    return {name: Split(**content["splits"][name]) for name in names}, content["duplicates"]
 
 
 # ------------------------------------------------------------------ examples and rows
@@ -247,9 +203,9 @@ def sample(work: Work, splits: Mapping[str, Split], keys: Sequence[Key]) -> None
             for path, (name, length) in missing.items()
         }
         sampling = {path: job for some in parts.values() for path, job in some.items()}
-        if work.do("pairs", jobs.sample, sampling, list(parts)):
-            for path, some in parts.items():
-                join_files(list(some), path)
+        work.do("pairs", jobs.sample, sampling)
+        for path, some in parts.items():
+            join_files(list(some), path)
 
 
 def join_files(paths: Sequence[str], target: str) -> None:
@@ -273,7 +229,7 @@ def pack_rows(work: Work, keys: Sequence[Key]) -> None:
 
 
 def write_shards(work: Work, keys: Sequence[Key]) -> dict[Key, list[str]]:
-    """Writes the shards; returns when all are there, in other programs when the manifest is.
+    """Writes the shards.
 
     Returns:
       The files of JSON about the shards of each split and sequence length (`shards.write_shard`).
@@ -289,10 +245,10 @@ def write_shards(work: Work, keys: Sequence[Key]) -> dict[Key, list[str]]:
             rows = range(start, min(start + step, num_rows))
             found[split, length].append(path)
             writing[path] = shard, split, length, rows
-            if not os.path.exists(shard) and work.share.takes(path):
+            if not os.path.exists(shard):
                 with contextlib.suppress(FileNotFoundError):
                     os.remove(path)  # of a shard that somebody removed
-    work.do("shards", jobs.write_shard, writing, [os.path.join(jobs.data_dir, NAME)])
+    work.do("shards", jobs.write_shard, writing)
     return found
 
 

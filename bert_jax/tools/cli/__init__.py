@@ -35,8 +35,7 @@ GROUPS = {
         "squad_metrics": "Scores predictions like the official scripts of SQuAD and CMRC 2018.",
     },
     "scale": {
-        "doctor": "Checks the machine and a run before it starts: problems, fixes, memory, time.",
-        "compile": "Compiles a run, also for hardware you do not have: memory, FLOPs, fit.",
+        "doctor": "Checks a machine and a run before it starts: problems, fixes, memory, time.",
         "completion": "Prints a script that completes commands and flags in bash or zsh.",
     },
 }

@@ -183,7 +183,7 @@ def parse(
         allow_abbrev=False,
     )
     for flag in flags:
-        _add(parser, flag)
+        add_flag(parser, flag)
     words, after = list(words), []
     if "--" in words:
         end = words.index("--")
@@ -229,7 +229,7 @@ def _joined(words: Sequence[str]) -> Iterator[str]:
         yield word
 
 
-def _add(parser: argparse.ArgumentParser, flag: Flag) -> None:
+def add_flag(parser: argparse.ArgumentParser, flag: Flag) -> None:
     name, default, help = flag.name, flag.default, flag.help.replace("%", "%%")
     if name.isupper():
         nargs = "*" if default == [] else None

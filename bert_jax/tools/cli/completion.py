@@ -3,12 +3,12 @@
     eval "$(bert_jax completion bash)"      # in ~/.bashrc
     eval "$(bert_jax completion zsh)"       # in ~/.zshrc, after compinit
 
-The command must be installed as `bert_jax`.
+The command must be installed as `bert_jax`, with shtab (the extra `completion`).
 """
 
 import argparse
 import importlib
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools import cli
@@ -16,20 +16,16 @@ from bert_jax.tools.cli import command_line
 
 FLAGS = (command_line.Flag("SHELL", "", "bash or zsh"),)
 
-# The candidates are the words in the line of the command before the cursor; file names, if none of
-# them fits. bash splits --NAME=VALUE at the sign and replaces the value only.
-_SCRIPT = """\
+# bash splits --NAME=VALUE at the sign, which is a part of the flag's name in our parser.
+_JOIN = """
 _bert_jax() {
-  local value="${COMP_WORDS[COMP_CWORD]#=}" line="${COMP_LINE:0:$COMP_POINT}" words
-  local word="${line##* }" key="${COMP_WORDS[1]}"
-  if [[ $COMP_CWORD -gt 2 ]]; then key+=" ${COMP_WORDS[2]}"; fi
-  if [[ $COMP_CWORD -eq 1 ]]; then key=; fi
-  case "$key" in
-%s
-  esac
-  COMPREPLY=($(compgen -W "$words" -- "$word"))
-  COMPREPLY=("${COMPREPLY[@]#"${word%%"$value"}"}")
-  if [[ -z ${COMPREPLY[*]} ]]; then COMPREPLY=($(compgen -f -- "$value")); fi
+  local word words=()
+  for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+    if [[ $word == = ]]; then words[-1]+="="; else words+=("$word"); fi
+  done
+  if [[ $word == = ]]; then words+=(""); fi
+  local COMP_WORDS=("${words[@]}") COMP_CWORD=$((${#words[@]} - 1))
+  _shtab_bert_jax
 }
 complete -o nospace -o filenames -F _bert_jax bert_jax"""
 
@@ -37,38 +33,42 @@ complete -o nospace -o filenames -F _bert_jax bert_jax"""
 def run(flags: argparse.Namespace) -> None:
     if flags.shell not in ("bash", "zsh"):
         raise UserError(f"No completion for {flags.shell!r}. Available: bash, zsh.")
-    # zsh runs bash's completions.
-    start = "autoload -Uz bashcompinit && bashcompinit\n" if flags.shell == "zsh" else ""
-    cases = "\n".join(f'    "{key}"*) words="{words}" ;;' for key, words in _candidates())
-    print(start + _SCRIPT % cases)
+    try:
+        import shtab
+    except ImportError as error:
+        install = "pip install -c constraints.txt '.[completion]'"
+        raise UserError(f"completion needs shtab: {install}.") from error
+    script = shtab.complete(_parser(shtab.FILE), flags.shell, root_prefix="bert_jax")
+    # In zsh, "-" after a name says that the rest of the same word is its value.
+    print(script + _JOIN if flags.shell == "bash" else script.replace("--config.[", "--config.-["))
 
 
-def _candidates() -> Iterator[tuple[str, str]]:
-    """Yields the words that may follow the words of a command, the longest commands first."""
-    found = {"": " ".join(cli.COMMANDS)}
-    for name in cli.COMMANDS:
+def _parser(files: dict[str, str]) -> argparse.ArgumentParser:
+    """Returns a parser of all commands; its values that have no choices are `files`."""
+    parser = argparse.ArgumentParser("bert_jax")
+    commands = parser.add_subparsers()
+    for name, help in cli.COMMANDS.items():
         module = importlib.import_module(f"bert_jax.tools.cli.{name}")
+        command = commands.add_parser(name, help=help)
         if not hasattr(module, "COMMANDS"):
-            found[name] = _words(module.FLAGS)
+            _add_flags(command, module.FLAGS, files)
             continue
-        found[name] = " ".join(module.COMMANDS)
-        for part, (_, flags) in module.COMMANDS.items():
-            found[f"{name} {part}"] = _words(flags)
-    return iter(sorted(found.items(), reverse=True))
+        parts = command.add_subparsers()
+        for part, (function, flags) in module.COMMANDS.items():
+            _add_flags(parts.add_parser(part, help=function.__doc__), flags, files)
+    return parser
 
 
-def _words(flags: tuple[command_line.Flag, ...]) -> str:
-    words = []
+def _add_flags(
+    parser: argparse.ArgumentParser, flags: Sequence[command_line.Flag], files: dict[str, str]
+) -> None:
     for flag in flags:
-        if flag.name.isupper():
-            continue
-        if flag == command_line.OVERRIDES:
-            words.append("--config.")
-        elif flag.choices:
-            words += [f"--{flag.name}={choice}" for choice in flag.choices]
-        elif flag.default is None or isinstance(flag.default, bool):
-            words += [f"--{flag.name}"] if not flag.default else []
-            words += [f"--no{flag.name}"] if flag.default is not False else []
-        else:
-            words.append(f"--{flag.name}=")
-    return " ".join([*words, "--help"])
+        command_line.add_flag(parser, flag)
+    for action in parser._actions:
+        if action.nargs != 0:
+            is_field = action.option_strings == ["--config.FIELD"]
+            if not (action.choices or is_field):
+                action.complete = files  # pyright: ignore[reportAttributeAccessIssue]
+            action.option_strings = (
+                ["--config."] if is_field else [f"{name}=" for name in action.option_strings]
+            )

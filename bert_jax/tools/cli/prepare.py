@@ -3,16 +3,11 @@
     bert_jax prepare --config=configs/tiny.py --data_dir=DIR
     bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump=3
     bert_jax prepare --config=configs/tiny.py --data_dir=DIR --dump_jsonl=FILE
-    bert_jax prepare --config=configs/base.py --data_dir=DIR --share=0/4
     bert_jax prepare --config=configs/base.py --data_dir=DIR --runner=FlinkRunner -- \\
         --flink_master=HOST:8081
 
-Several programs, on one machine or on several that share a file system, divide the work between
-them: --share=0/4 to --share=3/4. All run at the same time; one that is killed is started again. If
-some never come back, --merge does what they have left. All tasks have the same N.
-
-With --runner, the workers of an engine do the work (Apache Beam; extra `beam`). They read and write
-the same folder. Flags after two dashes are Beam's own.
+With --runner, the workers of an engine on any machines do the work (Apache Beam; extra `beam`).
+They read and write the same folder. Flags after two dashes are Beam's own.
 
 The result depends on the text and the settings, not on who does the work.
 """
@@ -23,10 +18,8 @@ import itertools
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.prepare import prepare
-from bert_jax.data.corpus.request import has_unfinished
 from bert_jax.files.beam import RUNNERS, Beam
 from bert_jax.files.errors import UserError
-from bert_jax.files.shares import parse_share
 from bert_jax.tools.cli.command_line import CONFIG, Flag, read_config
 
 FLAGS = (
@@ -34,8 +27,6 @@ FLAGS = (
     Flag("data_dir", "", "Folder for the data; without it, the run's."),
     Flag("dump", 0, "Number of training examples to print.", minimum=0),
     Flag("dump_jsonl", "", "File to write all examples to, a JSON object a line."),
-    Flag("share", "", "Share of the work, I/N: program I of N, from 0 on."),
-    Flag("merge", False, "Finish alone what tasks have left."),
     Flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS),
     Flag("BEAM_FLAG", [], "after --: a flag of the engine"),
     *CONFIG,
@@ -46,21 +37,14 @@ def run(flags: argparse.Namespace) -> None:
     config = read_config(flags)
     if flags.beam_flag and not flags.runner:
         raise UserError(f"{flags.beam_flag[0]} after -- is for the engine of --runner: name one.")
-    if flags.runner and flags.share:
-        raise UserError(f"--runner and --share={flags.share} exclude each other: leave one out.")
     if not isinstance(config, PretrainingConfig):
         print(f"task        {config.task}: its files are read when training starts")
         return
     if not (flags.data_dir or flags.workdir or config.data.dir):
         raise UserError("--data_dir is missing: the folder for vocabulary and shards.")
     folder = flags.data_dir or config.data_dir(flags.workdir)
-    if flags.merge and flags.share:
-        raise UserError(f"--merge and --share={flags.share} exclude each other: leave one out.")
-    if flags.merge and not has_unfinished(folder):
-        raise UserError(f"{folder} has no unfinished work of tasks: start them with --share=I/N.")
-    task = parse_share(flags.share) if flags.share else (0, 1)
     beam = Beam(flags.runner, flags.beam_flag) if flags.runner else None
-    manifest = prepare(config.data, folder, config.data.num_processes, task=task, beam=beam)
+    manifest = prepare(config.data, folder, config.data.num_processes, beam=beam)
     if flags.dump:
         tokenizer = manifest.tokenizer()
         rows = dump.examples(manifest, "train", manifest.sequence_lengths[0])

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax.config import store
@@ -14,6 +14,10 @@ from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.optim.make import check_names
 from bert_jax.tools.doctor import data, needs
+from bert_jax.tools.doctor.advice import advise
+from bert_jax.tools.doctor.compiled import Compiled, compile_program
+from bert_jax.tools.doctor.cost import check_cost
+from bert_jax.tools.doctor.describe import describe
 from bert_jax.tools.doctor.finding import Finding, guarded, note, ok, problem, warning
 from bert_jax.tools.doctor.measured import (
     Evaluated,
@@ -22,6 +26,8 @@ from bert_jax.tools.doctor.measured import (
     all_shapes,
     compile_evaluation,
 )
+from bert_jax.tools.doctor.programs import plan, programs
+from bert_jax.tools.doctor.target import Target, find_target
 from bert_jax.tools.doctor.trial import Trial, open_trial
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source, label_order
@@ -39,7 +45,7 @@ Begun = tuple[int, dict[str, Any]]
 
 
 def examine(
-    config: RunConfig, workdir: str, steps: int, has_data: bool = True
+    config: RunConfig, workdir: str, steps: int, has_data: bool = True, details: bool = False
 ) -> Iterator[Grouped]:
     """Yields findings about a run, in groups: settings, data, run, steps, memory, disk, time.
 
@@ -48,6 +54,7 @@ def examine(
       workdir: its folder; empty: not decided. It is not changed.
       steps: steps to measure for each shape; 0: no time is estimated.
       has_data: False ends after the settings.
+      details: whether what each program computes and moves is said.
     """
     begun = _read_begun(workdir)
     settings = list(guarded(_settings(config, workdir, begun)))
@@ -65,7 +72,49 @@ def examine(
             return
         (trial,) = opened
         yield from _in("run", _run(config, workdir, trial, begun))
-        yield from _measured(config, workdir, trial, steps, begun)
+        yield from _measured(config, workdir, trial, steps, begun, details)
+
+
+def examine_elsewhere(
+    config: RunConfig,
+    workdir: str,
+    target: Target,
+    *,
+    compiles: bool = True,
+    advises: bool = True,
+    price: float = 0.0,
+) -> Iterator[Grouped]:
+    """Yields findings about a run on hardware that this machine lacks: settings, programs.
+
+    A corpus is not read, and nothing is executed.
+
+    Args:
+      config: the run's configuration.
+      workdir: its folder; empty: not decided.
+      target: the hardware.
+      compiles: False ends after the settings.
+      advises: whether settings that fit are searched if a program does not.
+      price: USD of a chip hour; 0: not known.
+    """
+    found: list[Finding] = []
+    compiled: list[Compiled] = []
+
+    def compile_all() -> Iterator[Finding]:
+        run = plan(config, make_checked_mesh(config, target.devices))
+        for program in programs(run):
+            compiled.append(compile_program(program))
+            yield describe(compiled[-1], target)
+        yield from check_cost(run, target, compiled, price)
+        refused = [program for program in compiled if not program.fits(target.room)]
+        if refused and advises:
+            yield from advise(run, target, refused)
+
+    with target.lowering():
+        for finding in guarded(_settings(config, workdir, _read_begun(workdir), target.devices)):
+            found.append(finding)
+            yield "settings", finding
+        if compiles and all(finding.level != "problem" for finding in found):
+            yield from _in("programs", compile_all())
 
 
 def _in(group: str, check: Iterator[Finding]) -> Iterator[Grouped]:
@@ -86,11 +135,13 @@ def _is_complete(begun: Begun, steps: int) -> bool:
     return step >= steps or bool(meta.get("ended_early"))
 
 
-def _settings(config: RunConfig, workdir: str, begun: Begun) -> Iterator[Finding]:
+def _settings(
+    config: RunConfig, workdir: str, begun: Begun, devices: Sequence[Any] = ()
+) -> Iterator[Finding]:
     """Yields findings about the settings, the folder, and the weights to start from."""
     check_names(config.optimizer)  # these raise what training would raise
     make_run_task(config)
-    mesh = make_checked_mesh(config)
+    mesh = make_checked_mesh(config, devices)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     yield ok(f"Task {config.task}, model {config.model.name}, {config.dtype}, mesh {shape}.")
     if has_imported_params_only(workdir):
@@ -173,7 +224,7 @@ def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterato
 
 
 def _measured(
-    config: RunConfig, workdir: str, trial: Trial, steps: int, begun: Begun
+    config: RunConfig, workdir: str, trial: Trial, steps: int, begun: Begun, details: bool
 ) -> Iterator[Grouped]:
     """Yields findings about memory, disk and time."""
     found: list[Measured] = []
@@ -183,17 +234,18 @@ def _measured(
     def measure() -> Iterator[Finding]:
         for measured in Workbench(trial, steps).measure(all_shapes(trial.run)):
             found.append(measured)
-            yield needs.describe(measured)
-
-    def check_memory() -> Iterator[Finding]:
+            yield needs.describe_shape(measured)
         for phase in filter(trial.evaluations, trial.run.phases):
             evaluated[phase] = compile_evaluation(trial.run, phase)
-        yield from needs.check_memory(trial, found, list(evaluated.values()))
+        if details:
+            here = find_target("")
+            for each in (*found, *evaluated.values()):
+                yield from (describe(compiled, here) for compiled in each.compiled)
 
     yield from _in("steps", measure())
     if not found:
         return
-    yield from _in("memory", check_memory())
+    yield from _in("memory", needs.check_memory(trial, found, list(evaluated.values())))
     checkpoint = max(measured.checkpoint for measured in found)
     yield from _in("disk", needs.check_disk(config, workdir, trial, checkpoint))
     if steps:

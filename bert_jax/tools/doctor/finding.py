@@ -1,8 +1,8 @@
 """What a check found, and how to fix it."""
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 from bert_jax.files.errors import UserError
 
@@ -19,11 +19,15 @@ class Finding:
         will not start, will not end, or give useless results.
       what: the value, and what is expected.
       fix: how to fix it; empty if there is nothing to fix, or `what` says it.
+      lines: details below it.
+      values: numbers of it for other programs, which JSON can have.
     """
 
     level: Level
     what: str
     fix: str = ""
+    lines: tuple[str, ...] = ()
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def ok(what: str) -> Finding:

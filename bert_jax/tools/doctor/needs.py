@@ -31,9 +31,11 @@ _START = 12.0
 _FORWARD = 1 / 3
 
 
-def describe(measured: Measured) -> Finding:
-    """Returns the finding of a shape."""
+def describe_shape(measured: Measured) -> Finding:
+    """Returns the finding of a shape: how long its step takes, or why the compiler refuses it."""
     shape, seconds = measured.shape, measured.step_seconds
+    if refused := next((c.no_room for c in measured.compiled if c.no_room), ""):
+        return problem(f"{shape.rows} x {shape.length} tokens: {refused}")
     what = f"{shape.rows} x {shape.length} tokens: compiled in {measured.compile_seconds:.0f} s"
     if seconds:
         speed = shape.rows * shape.length / seconds

@@ -107,14 +107,3 @@ def test_killed_at_any_moment_it_goes_on_and_leaves_no_process_behind(
     (tmp_path / "unfinished").mkdir()
     run_command(words(long_text, tmp_path, "--config.data.num_processes=2"))
     assert contents(tmp_path) == expected
-
-
-def test_what_killed_tasks_left_is_finished_by_one_program(long_text, expected, tmp_path):
-    one = ("--config.data.num_processes=1",)
-    tasks = [start(long_text, tmp_path, f"--share={number}/2", *one) for number in range(2)]
-    wait_for(tmp_path / "unfinished" / "tasks.json")
-    for task in tasks:
-        task.send_signal(signal.SIGKILL)
-        task.communicate(timeout=30)
-    run_command(words(long_text, tmp_path, "--merge", *one))
-    assert contents(tmp_path) == expected

@@ -4,11 +4,14 @@ import contextlib
 import io
 import shutil
 import subprocess
+import sys
 
 import pytest
 
 from bert_jax.__main__ import main
 from bert_jax.tools.cli import COMMANDS
+
+pytest.importorskip("shtab", reason="needs shtab: pip install -c constraints.txt '.[completion]'")
 
 # What readline does: it splits words at "=", too.
 _COMPLETE = """
@@ -54,6 +57,8 @@ def complete(tmp_path_factory):
         ("bert_jax convert to_hf --no", ["--nocomparison"]),
         ("bert_jax encode --nor", ["--normalize"]),
         ("bert_jax convert to_onnx --output=v", ["vectors"]),
+        ("bert_jax encode --mod", ["--model="]),
+        ("bert_jax train --conf", ["--config=", "--config."]),
         ("bert_jax encode corp", ["corpus.txt"]),
         ("bert_jax encode --model=corp", ["corpus.txt"]),
     ],
@@ -66,6 +71,14 @@ def test_every_command_is_offered(complete):
     assert complete("bert_jax ") == list(COMMANDS)
 
 
-def test_the_script_of_zsh_is_that_of_bash():
-    assert script("zsh").endswith(script("bash"))
-    assert script("zsh").startswith("autoload -Uz bashcompinit && bashcompinit\n")
+def test_zsh_completes_the_values_of_flags_in_the_same_word():
+    text = script("zsh")
+    assert text.startswith("#compdef bert_jax\n") and '"--part=[' in text and "--config.-[" in text
+
+
+def test_without_shtab_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    with pytest.raises(
+        ValueError, match=r"^completion needs shtab: pip install .*\.\[completion\]"
+    ):
+        script("bash")

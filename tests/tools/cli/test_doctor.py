@@ -1,13 +1,17 @@
 """The command: groups, the last line, exit codes, and what it leaves alone."""
 
 import json
+import re
 import signal
 
+import jax
 import pytest
 
 from bert_jax.tools.cli import doctor
+from bert_jax.tools.doctor import target
 from bert_jax.tools.doctor.finding import note, ok, problem, warning
 from tests.test_main import run, start
+from tests.tools.doctor.conftest import SIZES, files  # noqa: F401
 
 FOUND = [
     ("machine", ok("All is well.")),
@@ -80,3 +84,60 @@ def test_a_problem_exits_with_1_and_leaves_the_folder_alone(flag, message, tmp_p
     assert out.startswith("machine\n  ok ") and message in out
     assert out.splitlines()[-1].endswith("this will not work")
     assert not list(tmp_path.iterdir())
+
+
+# ------------------------------------------------------------------ other hardware
+
+SMALL = [
+    "doctor",
+    "--config=configs/tiny.py",
+    *(f"--config.{name}={value}" for name, value in SIZES.items()),
+    "--config.phases=((16,1.0),)",
+    "--config.global_batch_size=8",
+    "--config.prng_impl=threefry2x32",
+]
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    """Returns a function (bytes of memory, *words) -> exit code and output for these CPUs."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+
+    def start(room, *words):
+        here = target.Target(jax.devices(), room)
+        monkeypatch.setattr(target, "find_target", lambda name: here)
+        return run([*SMALL, "--topology=here", *words])[:2]
+
+    return start
+
+
+def test_programs_are_compiled_for_other_hardware(elsewhere):
+    code, out = elsewhere(0)
+    assert code == 0 and out.startswith("machine\n  ok       Devices: 8 x cpu.\nsettings\n")
+    program = r"  ok +step, 8 x 16 tokens: compiled in \d+ s\n +memory +fits: "
+    assert re.search(program, out) and "  ok       evaluation, 8 x 16 tokens" in out
+    code, out = elsewhere(0, "--nodata")
+    assert code == 0 and "programs" not in out
+
+
+def test_what_does_not_fit_is_a_problem_with_numbers_in_json(elsewhere):
+    code, out = elsewhere(1000, "--json")
+    found = [f for f in json.loads(out)["findings"] if f["group"] == "programs"]
+    step, evaluation, *advice = found
+    assert code == 1 and step["level"] == evaluation["level"] == "problem"
+    assert step["values"]["bytes"]["peak"] > step["values"]["bytes"]["parameters"] > 0
+    assert advice[-1]["what"] == "No setting with which it fits was found."
+    code, out = elsewhere(1000, "--noadvice")
+    assert code == 1 and "No setting" not in out
+
+
+def test_details_are_those_of_other_hardware(files, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    words = [
+        f"--config.data.source=text:{files}/corpus.txt",
+        f"--config.data.vocab={files}/vocab.txt",
+    ]
+    words += ["--config.data.num_processes=1", "--config.model.vocab_size=159", "--details"]
+    code, out, _ = run([*SMALL, *words, "--notime"])
+    assert code == 0, out
+    assert re.search(r"steps\n  ok .*\n  ok +step, 8 x 16 tokens: .*\n +memory +fits: ", out)

@@ -12,74 +12,62 @@ what is far from fitting is refused in seconds, and what fits takes minutes to c
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any
 
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.tools.compile.plan import programs
-from bert_jax.tools.compile.program import Compiled, compile_program, microbatches
-from bert_jax.tools.compile.target import Target
+from bert_jax.tools.doctor.compiled import Compiled, compile_program
+from bert_jax.tools.doctor.describe import GIB, describe, name_of
+from bert_jax.tools.doctor.finding import Finding, note
+from bert_jax.tools.doctor.programs import programs
+from bert_jax.tools.doctor.target import Target
 from bert_jax.training.run import Run, make_checked_mesh
 
 _MICROBATCH, _EVALUATION = "microbatch_size", "eval.batch_size"
 # Value of a field by its dotted name.
 Changes = dict[str, Any]
+_NONE = note("No setting with which it fits was found.", "Use more devices, or shorter rows.")
+# Yields what does not fit; returns the finding of changes that do, or None.
+Search = Generator[Finding, None, Finding | None]
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """Changes of a configuration with which the programs fit that did not.
-
-    Attributes:
-      changes: values by the dotted name of a field.
-      compiled: those programs, with the changes.
-    """
-
-    changes: Changes
-    compiled: tuple[Compiled, ...]
-
-    @property
-    def flags(self) -> str:
-        """The changes as words of a command line."""
-        return " ".join(f"--config.{name}={value}" for name, value in self.changes.items())
-
-
-def advise(
-    run: Run, target: Target, refused: Sequence[Compiled], report: Callable[[str], None]
-) -> Iterator[Setting]:
-    """Yields settings with which a run fits; none if none was found.
+def advise(run: Run, target: Target, refused: Sequence[Compiled]) -> Iterator[Finding]:
+    """Yields what was tried, and the settings with which a run fits as fixes.
 
     Args:
-      run: result of `plan`.
+      run: the run, or the result of `plan`.
       target: the devices.
       refused: its programs that do not fit.
-      report: gets a line for each attempt.
     """
     refused = sorted(refused, key=lambda c: c.program.rows * c.program.length, reverse=True)
     evaluations = [c for c in refused if c.program.name == "evaluation"]
     steps = [c for c in refused if c.program.name != "evaluation"]
-    search, changes = _Search(run, target, report), {}
+    search, changes = _Search(run, target), {}
     if evaluations:  # in smaller batches, with the same results
         smaller = search.rows(evaluations)[1:]
-        found = search.first(changes, _EVALUATION, evaluations, smaller)
+        found = yield from search.first(changes, _EVALUATION, evaluations, smaller)
         if found is None or not steps:
-            yield from (found,) if found else ()
+            yield found or _NONE
             return
-        changes = found.changes
-    found = search.first(changes, _MICROBATCH, steps, search.rows(steps)[1:])
+        changes = found.values["changes"]
+    found = yield from search.first(changes, _MICROBATCH, steps, search.rows(steps)[1:])
     if found:
         yield found
-    fitting = found.changes[_MICROBATCH] if found else 0
+    fitting = found.values["changes"][_MICROBATCH] if found else 0
     others = _alternatives(run, steps)
     for other, saved in others:
         more = [rows for rows in search.rows(steps, saved) if rows > fitting]
-        if setting := search.first(changes | other, _MICROBATCH, steps, more):
+        if setting := (yield from search.first(changes | other, _MICROBATCH, steps, more)):
             yield (found := setting)
     if not found and len(others) > 1:
         together = changes | others[0][0] | others[1][0]
-        found = search.first(together, _MICROBATCH, steps, search.rows(steps, math.inf))
-        yield from (found,) if found else ()
+        rows = search.rows(steps, math.inf)
+        found = yield from search.first(together, _MICROBATCH, steps, rows)
+        if found:
+            yield found
+    if not found:
+        yield _NONE
 
 
 def _alternatives(run: Run, steps: Sequence[Compiled]) -> list[tuple[Changes, float]]:
@@ -99,8 +87,8 @@ def _alternatives(run: Run, steps: Sequence[Compiled]) -> list[tuple[Changes, fl
 class _Search:
     """Compiles the programs of a run with other settings."""
 
-    def __init__(self, run: Run, target: Target, report: Callable[[str], None]):
-        self._run, self._target, self._report = run, target, report
+    def __init__(self, run: Run, target: Target):
+        self._run, self._target = run, target
 
     def rows(self, refused: Sequence[Compiled], saved: float = 0.0) -> list[int]:
         """Returns the numbers of rows that may fit, those of the run first, descending.
@@ -121,42 +109,51 @@ class _Search:
             return not room or max(least) - saved <= room
 
         common = math.gcd(*(p.batch_size for p in self._run.phases if p.share))
-        smaller = microbatches(common, sharding.batch_shards(self._run.mesh))
-        numbers = [whole, *sorted((n for n in smaller if n < whole), reverse=True)]
+        shards = sharding.batch_shards(self._run.mesh)
+        smaller = [n for n in range(shards, whole, shards) if common % n == 0]
+        numbers = [whole, *reversed(smaller)]
         return [n for n in numbers if n == whole and not saved or may_fit(n)]
 
     def first(
         self, changes: Changes, field: str, refused: Sequence[Compiled], rows: Sequence[int]
-    ) -> Setting | None:
-        """Returns the changes with the first number of rows with which the programs fit."""
+    ) -> Search:
+        """Tries numbers of rows until the programs fit."""
         for number in rows:
             tried = changes if number == _rows_of(refused) else changes | {field: number}
-            setting = Setting(tried, ())
+            flags = " ".join(f"--config.{name}={value}" for name, value in tried.items())
             try:
-                compiled = self._compile(setting, refused)
+                compiled = self._compile(tried, refused)
             except UserError as error:  # such as a matrix that so many devices cannot split
-                self._report(f"  {setting.flags}: {error}")
+                yield note(f"{flags}: {error}")
                 return None
-            if compiled:
-                return Setting(tried, compiled)
+            last = compiled[-1]
+            if last.fits(self._target.room):
+                return self._setting(tried, flags, compiled)
+            yield note(f"{flags}: {name_of(last)} does not fit; compiled in {last.seconds:.0f} s.")
         return None
 
-    def _compile(self, setting: Setting, refused: Sequence[Compiled]) -> tuple[Compiled, ...]:
-        """Returns the programs that were refused with a setting; () if one does not fit."""
-        config = self._run.config.replace(setting.changes)
+    def _setting(self, changes: Changes, flags: str, compiled: Sequence[Compiled]) -> Finding:
+        found = [describe(each, self._target).values for each in compiled]
+        needs = []
+        for each, values in zip(compiled, found, strict=True):
+            limits = values["bound"]
+            time = f", at least {limits['seconds'] * 1e3:.1f} ms" if limits else ""
+            needs.append(f"{name_of(each)}, {each.peak / GIB:.2f} GiB{time}")
+        values = {"changes": changes, "programs": found}
+        return Finding("note", f"It fits: {'; '.join(needs)}.", flags, values=values)
+
+    def _compile(self, changes: Changes, refused: Sequence[Compiled]) -> list[Compiled]:
+        """Returns the programs that were refused with changes, until one does not fit."""
+        config = self._run.config.replace(changes)
         mesh = make_checked_mesh(config, self._target.devices)
         run = dataclasses.replace(self._run, config=config, mesh=mesh)
         by_name = {(program.phase, program.name): program for program in programs(run)}
         found = []
-        for program in (by_name[c.program.phase, c.program.name] for c in refused):
-            compiled = compile_program(program)
-            fits = "fits" if compiled.fits(self._target.room) else "does not fit"
-            what = f"{program.name} of {program.length} tokens"
-            self._report(f"  {setting.flags}: {what} {fits}; compiled in {compiled.seconds:.0f} s")
-            if not compiled.fits(self._target.room):
-                return ()
-            found.append(compiled)
-        return tuple(found)
+        for one in refused:
+            found.append(compile_program(by_name[one.program.phase, one.program.name]))
+            if not found[-1].fits(self._target.room):
+                break
+        return found
 
 
 def _rows_of(refused: Sequence[Compiled]) -> int:

@@ -9,7 +9,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from bert_jax.tools.compile.instructions import (
+from bert_jax.tools.doctor.instructions import (
     Computation,
     Computations,
     Instruction,

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.tools.compile.hlo import Collective, totals
+from bert_jax.tools.doctor.hlo import Collective, totals
 
 COLLECTIVES = """
 %all-reduce-of (a: f32[8]) -> f32[8] {

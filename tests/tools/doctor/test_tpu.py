@@ -13,12 +13,13 @@ import pytest
 
 from bert_jax.config.store import parse
 from bert_jax.devices import sharding
-from bert_jax.tools.compile import target
-from bert_jax.tools.compile.plan import plan, programs
-from bert_jax.tools.compile.program import Compiled, bound, compile_program
+from bert_jax.tools.doctor.compiled import Compiled, compile_program
+from bert_jax.tools.doctor.cost import bound
+from bert_jax.tools.doctor.programs import plan, programs
+from bert_jax.tools.doctor.target import find_target
 from tests.devices import test_meshes
 from tests.devices.test_meshes import BASE, MESHES, MODELS, compare_with_golden
-from tests.tools.compile.conftest import small_config
+from tests.tools.doctor.conftest import small_config
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
 
@@ -40,7 +41,7 @@ def compile_step(config, devices, sizes: tuple[int, int, int]) -> Compiled:
 def test_small_models_send_what_they_sent(name, mesh, monkeypatch):
     model, changes = MODELS[name]
     config = small_config(model).replace(BASE | changes)
-    found = compile_step(config, target.find("v5e:2x4").devices, MESHES[mesh])
+    found = compile_step(config, find_target("v5e:2x4").devices, MESHES[mesh])
     monkeypatch.setattr(test_meshes, "GOLDENS", GOLDENS)
     compare_with_golden(name, mesh, found.moved.collectives)
 
@@ -61,7 +62,7 @@ def test_bert_sends_each_parameter_in_each_pass_and_each_gradient_once(name, top
     """At 128 tokens; tensor parallelism also sums hidden states."""
     config = parse(importlib.import_module(f"configs.{name}").get_config())
     changes = {"phases": ((128, 1.0),), "model.pad_vocab_to_multiple_of": 128}
-    devices = target.find(topology)
+    devices = find_target(topology)
     found = compile_step(config.replace(changes), devices.devices, sizes)
     sent = sum(c.bytes for c in found.moved.collectives.values())
     data, fsdp, tensor = sizes

@@ -10,8 +10,8 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.devices import sharding
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.tools.compile import target
-from tests.tools.compile.test_nvidia import needs_compiler
+from bert_jax.tools.doctor.target import find_target
+from tests.tools.doctor.test_nvidia import needs_compiler
 
 SHAPE = BATCH, SEQ, HIDDEN = 32, 128, 256
 
@@ -38,7 +38,7 @@ def arrays_in_memory(prng_impl):
     def total(params, x, key):
         return layers.apply(params, x, rngs={"dropout": key}).astype(jnp.float32).sum()
 
-    mesh = sharding.make_mesh(devices=target.find("h100:1").devices)
+    mesh = sharding.make_mesh(devices=find_target("h100:1").devices)
     whole = NamedSharding(mesh, PartitionSpec())
     step = jax.jit(jax.grad(total), in_shardings=whole, out_shardings=whole)
     text = step.lower(params, x, key).compile().as_text()

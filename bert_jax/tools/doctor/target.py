@@ -1,4 +1,4 @@
-"""The devices that programs are compiled for: those of this machine, or others that are not here.
+"""The devices that programs are compiled for: those of this machine, or hardware it lacks.
 
 XLA's compilers for TPUs and for NVIDIA GPUs work without one; jax names the devices of a slice of
 TPUs, and of as many GPUs as it is told.
@@ -16,8 +16,8 @@ from bert_jax.devices.absent import ignore_tpus
 from bert_jax.devices.chips import Chip, find_chip
 from bert_jax.devices.memory import free_memory
 from bert_jax.files.errors import UserError
-from bert_jax.tools.compile.gpus import GPUS
-from bert_jax.tools.compile.topology import Topology, parse
+from bert_jax.tools.doctor.gpus import GPUS
+from bert_jax.tools.doctor.topology import Topology, parse
 
 _CUDA_PLUGINS = ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")
 # Two TensorCores of a TPU v4 are one device, as in a program that runs there.
@@ -52,13 +52,19 @@ class Target:
         places = {getattr(d, "coords", None) and (*d.coords, d.slice_index) for d in self.devices}
         return len(self.devices) if None in places else len(places)
 
+    @property
+    def meaning(self) -> str:
+        """Returns "16 x TPU v5 lite (v5e:4x4, 16 chips)"."""
+        where = f" ({self.topology.meaning})" if self.topology else ""
+        return f"{len(self.devices)} x {self.devices[0].device_kind}{where}"
+
     def lowering(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context in which programs are planned and lowered for `devices`."""
         gpu = GPUS.get(self.topology.chip) if self.topology else None
         return gpu.lowering() if gpu else contextlib.nullcontext()
 
 
-def find(name: str) -> Target:
+def find_target(name: str) -> Target:
     """Returns the devices of "v5e:4x4", "v5e-16", "h100:8"; without a name those of this machine.
 
     Raises:

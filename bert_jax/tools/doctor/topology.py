@@ -1,12 +1,11 @@
 """Names of devices to compile for: "v5e:4x4", "v5e-16", "h100:8", "h100:4x8"."""
 
 import dataclasses
-import difflib
 import math
 import re
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.compile.gpus import GPUS
+from bert_jax.tools.doctor.gpus import GPUS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,9 +33,7 @@ TPUS = {
 }
 # Google's other names.
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6litepod": "v6e", "v7x": "tpu7x"}
-_NAME = re.compile(r"([a-z]\w*)(?:([:-])(\d+(?:x\d+)*))?")
-_TPU_EXAMPLES = "v5e:4x4 or v5e-16"
-_GPU_EXAMPLES = "h100:8, or h100:4x8 for four machines"
+_NAME = re.compile(r"([a-z]\w*)([:-])(\d+(?:x\d+)*)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,59 +81,33 @@ def parse(text: str) -> Topology:
       UserError: there is no such chip, or it has no such layout.
     """
     match = _NAME.fullmatch(text.strip().lower())
-    chip, separator, numbers = match.groups() if match else ("", "", "")
-    chip = _ALIASES.get(chip, chip)
-    if chip not in TPUS and chip not in GPUS:
-        raise UserError(f"--topology={text}: {_unknown(chip)} {_all_chips()}")
-    layout = tuple(map(int, numbers.split("x"))) if numbers else ()
-    if not all(layout):
-        raise UserError(f"--topology={text} has no chips: numbers are at least 1.")
-    if chip in GPUS and len(layout) in (1, 2):
-        return Topology(chip, layout if len(layout) == 2 else (1, *layout))
-    if chip in TPUS and separator == ":" and len(layout) == TPUS[chip].axes:
-        return Topology(chip, layout)
-    if chip in TPUS and separator == "-" and len(layout) == 1:
-        return Topology(chip, _usual_layout(text, TPUS[chip], layout[0]))
-    raise UserError(f"--topology={text}: {_forms(chip)}")
+    chip, separator, numbers = match.groups() if match else (text.lower(), "", "0")
+    chip, layout = _ALIASES.get(chip, chip), tuple(map(int, numbers.split("x")))
+    tpu = TPUS.get(chip)
+    if tpu and separator == "-" and len(layout) == 1:
+        layout = _usual_layout(tpu, layout[0])
+    elif chip in GPUS and len(layout) == 1:
+        layout = (1, *layout)
+    if not all(layout) or len(layout) != (tpu.axes if tpu else 2) or chip not in TPUS | GPUS:
+        raise UserError(
+            f"--topology={text} is no hardware to compile for. Available are TPUs, by the chips"
+            f" along each dimension of a slice or Google's names of slices ({', '.join(TPUS)}:"
+            " v5e:4x4 or v5e-16, v5p:2x2x2), and NVIDIA GPUs, by their number or those of machines"
+            f" and GPUs of each ({', '.join(GPUS)}: h100:8, h100:4x8)."
+        )
+    return Topology(chip, layout)
 
 
-def _usual_layout(text: str, tpu: Tpu, number: int) -> tuple[int, ...]:
-    """Returns the layout of so many TensorCores or chips, as even as powers of two can be."""
+def _usual_layout(tpu: Tpu, number: int) -> tuple[int, ...]:
+    """Returns the layout of so many TensorCores or chips, as even as powers of two can be.
+
+    () if there is no usual one.
+    """
     chips, rest = divmod(number, tpu.counted)
     doublings = chips.bit_length() - 1
     if rest or not chips or chips != 1 << doublings or chips == 2:
-        what = "TensorCores" if tpu.counted == 2 else "chips"
-        raise UserError(
-            f"--topology={text}: a slice of {number} {what} has no usual layout: give the number of"
-            f" chips along each of its {tpu.axes} dimensions, such as {text.partition('-')[0]}:"
-            f"{'x'.join('4' * tpu.axes)}."
-        )
+        return ()
     if chips == 4:
         return (2, 2, 1)[: tpu.axes]
     sizes = [(doublings + place) // tpu.axes for place in range(tpu.axes)]
     return tuple(1 << size for size in sizes)
-
-
-def _unknown(chip: str) -> str:
-    close = difflib.get_close_matches(chip, [*TPUS, *GPUS], 1, 0.8)
-    return f"unknown chip{f' (did you mean {close[0]}?)' if close else ''}."
-
-
-def _all_chips() -> str:
-    return (
-        f"Available are the TPUs {', '.join(TPUS)}, such as {_TPU_EXAMPLES}, and the NVIDIA GPUs"
-        f" {', '.join(GPUS)}, such as {_GPU_EXAMPLES}."
-    )
-
-
-def _forms(chip: str) -> str:
-    if chip in GPUS:
-        return f"give the number of GPUs, or of machines and GPUs of each, as in {_GPU_EXAMPLES}."
-    tpu = TPUS[chip]
-    what = "TensorCores" if tpu.counted == 2 else "chips"
-    layout = "x".join(("4", "4", "4")[: tpu.axes])
-    number = tpu.counted * 4**tpu.axes
-    return (
-        f"give the chips along each of its {tpu.axes} dimensions, such as {chip}:{layout},"
-        f" or the number of {what}, {chip}-{number}."
-    )

@@ -6,12 +6,14 @@ import pytest
 
 from bert_jax.devices.chips import find_chip
 from bert_jax.files.errors import UserError
-from bert_jax.tools.compile import describe, target
-from bert_jax.tools.compile.gpus import GPUS
-from bert_jax.tools.compile.plan import plan, programs
-from bert_jax.tools.compile.program import compile_program
+from bert_jax.tools.doctor import target
+from bert_jax.tools.doctor.compiled import compile_program
+from bert_jax.tools.doctor.describe import describe
+from bert_jax.tools.doctor.gpus import GPUS
+from bert_jax.tools.doctor.programs import plan, programs
+from bert_jax.tools.doctor.target import find_target
 from bert_jax.training.run import make_checked_mesh
-from tests.tools.compile.conftest import small_config
+from tests.tools.doctor.conftest import small_config
 
 
 def has_compiler() -> bool:
@@ -34,7 +36,7 @@ def test_each_gpu_has_its_peak_rates(kind):
 @pytest.mark.parametrize("kind", GPUS)
 def test_a_training_step_is_compiled_for_several_machines(kind):
     """Gradients are summed over data, parameters are split over fsdp and tensor."""
-    found = target.find(f"{kind}:2x4")
+    found = find_target(f"{kind}:2x4")
     assert (len(found.devices), found.room) == (8, GPUS[kind].device_memory_size)
     config = small_config("tiny", dtype="bfloat16")
     compiled = compile_program(programs(plan(config, make_checked_mesh(config, found.devices)))[0])
@@ -43,14 +45,14 @@ def test_a_training_step_is_compiled_for_several_machines(kind):
     assert compiled.peak >= sum(sizes.values())
     assert compiled.moved.off_chip > sizes["parameters"] + sizes["optimizer"]
     assert {"all-reduce", "all-gather"} <= compiled.moved.collectives.keys()
-    text = "\n".join(describe.lines(compiled, found))
-    assert "  FLOPs        of the model " in text and "accessed" not in text
-    assert "  bound        at least " in text
+    text = "\n".join(describe(compiled, found).lines)
+    assert "\nFLOPs        of the model " in text and "accessed" not in text
+    assert "\nbound        at least " in text
 
 
 @needs_compiler
 def test_cudnn_is_compiled_without_it():
-    found = target.find("h100:8")
+    found = find_target("h100:8")
     changes = {"model__attention": "cudnn", "model__attention_dropout_rate": 0.0}
     config = small_config("tiny", dtype="bfloat16", **changes)
     mesh = make_checked_mesh(config, found.devices)

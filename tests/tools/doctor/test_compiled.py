@@ -1,5 +1,6 @@
 """What is read from compiled programs: against closed forms, and programs written by hand."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -10,16 +11,13 @@ import jax
 import pytest
 
 from bert_jax.devices.chips import Chip, find_chip
-from bert_jax.tools.compile import describe, program, target
-from bert_jax.tools.compile.hlo import Collective, Totals
-from bert_jax.tools.compile.plan import programs
-from bert_jax.tools.compile.program import (
-    Compiled,
-    bound,
-    compile_program,
-    largest_microbatch,
-    microbatches,
-)
+from bert_jax.tools.doctor.compiled import Compiled, compile_program
+from bert_jax.tools.doctor.cost import bound
+from bert_jax.tools.doctor.describe import describe
+from bert_jax.tools.doctor.hlo import Collective, Totals
+from bert_jax.tools.doctor.programs import programs
+from bert_jax.tools.doctor.target import Target, find_target
+from tests.tools.doctor.conftest import replaced
 
 
 @pytest.mark.parametrize("name", ["tiny", "elmo"])
@@ -42,9 +40,9 @@ import ctypes, json, pathlib, re, sys
 import jax
 import jax.numpy as jnp
 from bert_jax.devices.memory import peak_of_program
-from bert_jax.tools.compile.plan import plan, programs
+from bert_jax.tools.doctor.programs import plan, programs
 from bert_jax.training.run import make_checked_mesh
-from tests.tools.compile.conftest import small_config
+from tests.tools.doctor.conftest import small_config
 
 def resident(name):
     status = pathlib.Path("/proc/self/status").read_text()
@@ -94,16 +92,9 @@ def test_the_peak_is_that_of_a_run():
 
 
 def test_the_bound_is_the_slowest_part(make_plan):
-    found = Compiled(
-        programs(make_plan())[0],
-        1.0,
-        flops=2e12,
-        accessed=1e15,
-        moved=Totals(
-            10**9,
-            {"all-reduce": Collective(1, 8 * 10**8), "all-gather": Collective(2, 8 * 10**8)},
-        ),
-    )
+    sent = {"all-reduce": Collective(1, 8 * 10**8), "all-gather": Collective(2, 8 * 10**8)}
+    found = Compiled(programs(make_plan())[0], 1.0, flops=2e12, accessed=1e15)
+    found = replaced(found, moved=Totals(10**9, sent))
     limits = bound(found, Chip(1e12, 1e9, 1e9), devices=8)
     assert limits.parts == pytest.approx({"FLOPs": 2.0, "memory": 1.0, "links": 2.1})
     assert limits.seconds == pytest.approx(2.1)
@@ -118,43 +109,30 @@ def test_chips_are_found_by_the_longest_name():
     assert find_chip("cpu") is None
 
 
-def test_microbatches_divide_the_batch_and_the_mesh():
-    assert list(microbatches(24, 4)) == [4, 8, 12, 24]
-
-
-@pytest.mark.parametrize(("room", "largest"), [(31, 16), (100, 64)])
-def test_the_largest_microbatch_that_fits_is_found(room, largest, make_plan, monkeypatch):
-    """With as many bytes as a microbatch has rows."""
-    run = make_plan(phases=((16, 1.0, 64),))
-
-    def compile_program(step):
-        return Compiled(step, 1.0, peak=step.rows // step.microbatches)
-
-    monkeypatch.setattr(program, "compile_program", compile_program)
-    lines = []
-    assert largest_microbatch(run, run.phases[0], room, lines.append).peak == largest
-    assert len(lines) <= 3
-    with pytest.raises(ValueError, match="No microbatch of 16 tokens fits"):
-        largest_microbatch(run, run.phases[0], 3, lines.append)
-
-
-def test_lines_and_json_have_the_same_numbers(compiled):
-    found, devices = compiled("tiny")[0], target.find("")
-    content = describe.as_json(found, devices)
-    assert content["fits"] is True and content["devices"] == 8 and content["bound"] is None
-    assert content["bytes"]["peak"] == found.peak
+def test_lines_and_values_have_the_same_numbers(compiled):
+    found, devices = compiled("tiny")[0], find_target("")
+    finding = describe(found, devices)
+    assert finding.level == "ok" and finding.what.startswith("step, 16 x 16 tokens: compiled in")
+    assert finding.values["fits"] is True and finding.values["bound"] is None
+    assert finding.values["bytes"]["peak"] == found.peak
     assert found.peak >= sum(found.program.sizes.values()) + found.temporaries
-    text = "\n".join(describe.lines(found, devices))
-    assert "step, 16 x 16 tokens" in text and "all-reduce" in text and "memory       fits: " in text
+    sent = found.moved.collectives["all-reduce"]
+    assert finding.values["moved"]["collectives"]["all-reduce"] == dataclasses.asdict(sent)
+    text = "\n".join(finding.lines)
+    assert (
+        text.startswith("memory       fits: ") and f"all-reduce         {sent.count:>4}, " in text
+    )
 
 
 def test_room_decides_and_the_reason_is_shown(compiled):
     found = compiled("tiny")[0]
     assert found.fits(found.peak) and found.fits(0)
-    small = target.Target(jax.devices(), found.peak - 1)
-    assert "memory       does not fit: 0.00 of 0.00 GiB" in "\n".join(describe.lines(found, small))
+    small = Target(jax.devices(), found.peak - 1)
+    finding = describe(found, small)
+    assert finding.level == "problem"
+    assert finding.lines[0].startswith("memory       does not fit: 0.00 of 0.00 GiB")
     refused = Compiled(found.program, 1.0, no_room="Used 2G of 1G hbm.")
-    assert "memory       does not fit: Used 2G" in "\n".join(describe.lines(refused, small))
+    assert describe(refused, small).lines[0] == "memory       does not fit: Used 2G of 1G hbm."
     assert not refused.fits(0)
 
 
@@ -162,4 +140,4 @@ def test_room_decides_and_the_reason_is_shown(compiled):
 def test_without_the_compiler_its_extra_is_named(name, extra, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=rf"\[{extra}\]"):
-        target.find(name)
+        find_target(name)

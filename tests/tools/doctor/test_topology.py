@@ -4,8 +4,9 @@ import importlib.util
 
 import pytest
 
-from bert_jax.tools.compile import target
-from bert_jax.tools.compile.topology import TPUS, parse
+from bert_jax.tools.doctor.gpus import GPUS
+from bert_jax.tools.doctor.target import find_target
+from bert_jax.tools.doctor.topology import TPUS, parse
 
 # docs.cloud.google.com/tpu/docs/v4, v5e, v5p, v6e, tpu7x: type -> topology, number of chips.
 TYPES = {
@@ -48,35 +49,16 @@ def test_names_are_understood(name, expected):
     assert found.meaning.startswith(f"{found.name}, {found.chips} ")
 
 
-@pytest.mark.parametrize("name", ["l4:1", "cpu:8", "gpu:2x2", "5e:2x2", "", "v5e4x4", "8xh100"])
-def test_other_chips_are_answered_with_those_that_exist(name):
-    with pytest.raises(ValueError, match="unknown chip. Available are the TPUs v2, v3, ") as error:
-        parse(name)
-    assert all(chip in str(error.value) for chip in (*TPUS, "a100", "h100", "h200", "b200"))
-    assert "\n" not in str(error.value)
-
-
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("h1000:8", r"unknown chip \(did you mean h100\?\)"),
-        ("v5e", "such as v5e:4x4, or the number of chips, v5e-16"),
-        ("v5e:16", "such as v5e:4x4, or the number of chips, v5e-16"),
-        ("v4:32", "such as v4:4x4x4, or the number of TensorCores, v4-128"),
-        ("v5e:2x2x2", "each of its 2 dimensions"),
-        ("v4:2x2", "each of its 3 dimensions"),
-        ("v5e-12", "12 chips has no usual layout: .* such as v5e:4x4"),
-        ("v4-9", "9 TensorCores has no usual layout"),
-        ("v5e-2", "2 chips has no usual layout"),
-        ("h100", "as in h100:8"),
-        ("h100:2x2x2", "as in h100:8"),
-        ("h100:0", "has no chips"),
-        ("v5e-0", "has no chips"),
-    ],
+    "name",
+    ["l4:1", "5e:2x2", "", "v5e4x4", "8xh100", "v5e", "v5e:16", "v4:32", "v5e:2x2x2", "v4:2x2"]
+    + ["v5e-12", "v4-9", "v5e-2", "h100", "h100:2x2x2", "h100:0", "v5e-0", "v5e:0x4"],
 )
-def test_layouts_that_do_not_exist_are_refused(name, message):
-    with pytest.raises(ValueError, match=f"^--topology={name}:? .*{message}"):
+def test_other_names_are_answered_with_those_that_exist(name):
+    message = f"^--topology={name} is no hardware to compile for. Available are TPUs, .*v5e:4x4"
+    with pytest.raises(ValueError, match=message) as error:
         parse(name)
+    assert all(chip in str(error.value) for chip in (*TPUS, *GPUS))
 
 
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra tpu")
@@ -87,7 +69,7 @@ def test_layouts_that_do_not_exist_are_refused(name, message):
     + [("v6e-8", 8), ("tpu7x-8", 8)],
 )
 def test_a_slice_has_its_devices_and_peak_rates(name, devices):
-    found = target.find(name)
+    found = find_target(name)
     assert len(found.devices) == devices and found.num_chips == parse(name).chips
     assert found.chip is not None
     peaks = {"v2-8": 45e12, "v3-32": 123e12, "v4-32": 275e12, "v5p-32": 459e12, "tpu7x-8": 2307e12}

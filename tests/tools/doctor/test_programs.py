@@ -5,15 +5,14 @@ import pytest
 
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tools.compile.plan import plan, programs
-from bert_jax.tools.compile.program import compile_program
+from bert_jax.tools.doctor.compiled import compile_program
+from bert_jax.tools.doctor.programs import plan, programs
 from bert_jax.training.feed import shapes
 from bert_jax.training.open import open_run
 from bert_jax.training.run import make_checked_mesh
 from bert_jax.training.state import init_state
 from tests import tiny
-from tests.tools.compile.conftest import CONFIGS
-from tests.tools.doctor.conftest import files, make_config  # noqa: F401
+from tests.tools.doctor.conftest import CONFIGS
 
 
 def bytes_on_a_device(tree) -> int:
@@ -42,8 +41,8 @@ def test_each_phase_with_steps_has_a_step_and_an_evaluation(make_plan):
         ("step", 8, 32),
         ("evaluation", 8, 32),
     ]
-    assert [p.microbatches for p in programs(run, 4)] == [4, 4, 2, 2]
-    assert run.config.microbatch_size == 0
+    halves = make_plan(phases=((16, 0.9), (32, 0.1, 8)), microbatch_size=4)
+    assert [program.microbatches for program in programs(halves)] == [4, 4, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,7 @@ def test_each_phase_with_steps_has_a_step_and_an_evaluation(make_plan):
     [{"data__mode": "static"}, {"data__max_examples_per_row": 2}],
     ids=["static", "packed"],
 )
-def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):  # noqa: F811
+def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):
     config = make_config(mesh__data=4, mesh__fsdp=2, **changes)
     run = open_run(config, str(tmp_path))
     phase = run.phases[0]
@@ -65,7 +64,7 @@ def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):  # 
     assert first.sizes["batch"] == bytes_on_a_device(on_device)
 
 
-def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):  # noqa: F811
+def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):
     config = make_config("classification", data__bucket_lengths=(8, 12, 32))
     run = plan(config, make_checked_mesh(config))
     gradient, step, evaluation = programs(run)
@@ -76,7 +75,7 @@ def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):  # n
     assert compile_program(step).peak > 0
 
 
-def test_a_vocabulary_of_another_size_is_refused(make_config, tmp_path):  # noqa: F811
+def test_a_vocabulary_of_another_size_is_refused(make_config, tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_text("\n".join([*tiny.SPECIAL, *(f"w{i}" for i in range(500))]) + "\n")
     config = make_config(data__vocab=str(path))

@@ -1,21 +1,22 @@
-"""A run without data or devices of its own: shapes, shardings and programs, but no arrays.
+"""The programs of a run, as functions of shapes with shardings: nothing is compiled here.
 
-A corpus is not read: the shapes of its batches follow from the configuration, and of a vocabulary
-that does not exist yet they need the size only. Labelled files are read, since the lengths of their
-batches are chosen by them; the longest length is taken.
+`plan` makes a run without data: a corpus is not read, since the shapes of its batches follow from
+the configuration, and of a vocabulary that does not exist yet they need the size only. Labelled
+files are read, since the lengths of their batches are chosen by them.
 """
 
 import dataclasses
+import functools
 import math
 import tempfile
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.shards import make_form
 from bert_jax.devices import sharding
 from bert_jax.devices.memory import bytes_of
@@ -35,8 +36,8 @@ from bert_jax.training.step import make_train_step
 from bert_jax.training.teacher import open_teacher
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Steps of a run that knows its length only with its data (`knows_steps`). They are constants of the
-# programs, whose sizes do not depend on them.
+# Steps of a run whose epochs are steps only with its data. They are constants of its programs,
+# whose sizes do not depend on them.
 _STEPS, _WARMUP = 100_000, 1_000
 
 # Name of an array of a batch -> its shape, dtype and sharding.
@@ -78,7 +79,7 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
     check_names(config.optimizer)
     task = make_run_task(config)
     if not config.has_corpus:
-        with tempfile.TemporaryDirectory(prefix="bert_jax_compile_") as folder:
+        with tempfile.TemporaryDirectory(prefix="bert_jax_doctor_") as folder:
             return open_run(config, folder, mesh=mesh)
     model = config.model
     tokenizer = _tokenizer(config, reads_new_words(model))
@@ -101,11 +102,6 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
     return run
 
 
-def knows_steps(run: Run) -> bool:
-    """Returns whether the number of steps is that of the run: epochs of a corpus need its data."""
-    return bool(run.training) or not run.config.epochs
-
-
 def _tokenizer(config: RunConfig, of_words: bool) -> Tokenizer:
     """Returns the tokenizer of a vocabulary file, or one with as many pieces as will be trained."""
     path, size = config.data.vocab, config.model.vocab_size
@@ -120,29 +116,38 @@ def _tokenizer(config: RunConfig, of_words: bool) -> Tokenizer:
     return vocabulary.tokenizer(config.data.lowercase, of_words)
 
 
-def programs(run: Run, microbatch: int = 0) -> list[Program]:
-    """Returns the programs of each phase, in the order in which a run compiles them.
-
-    Args:
-      run: result of `plan`.
-      microbatch: rows per microbatch, instead of the configuration's.
-    """
-    if microbatch:
-        config = run.config.replace({"microbatch_size": microbatch})
-        run = dataclasses.replace(run, config=config)
+def programs(run: Run) -> list[Program]:
+    """Returns the programs of each phase's longest batches, in the order of their compilation."""
     found = []
     for phase in run.phases:
         if phase.share:
-            found += [*_steps(run, phase), _evaluation(run, phase)]
+            batch = _longest_batch(run, phase)
+            found += [*step_programs(run, phase, batch), evaluation_program(run, phase, batch)]
     return found
 
 
-def _steps(run: Run, phase: Phase) -> list[Program]:
-    batch = _training_batch(run, phase)
+def step_programs(
+    run: Run,
+    phase: Phase,
+    batch: AbstractBatch,
+    *,
+    batch_size: int = 0,
+    warmup_steps: int = _WARMUP,
+) -> list[Program]:
+    """Returns the programs of a training step: those that training compiles.
+
+    Args:
+      run: the run.
+      phase: one of its phases.
+      batch: a batch with its rows of padding.
+      batch_size: rows without them; 0: those of the phase.
+      warmup_steps: steps of the warmup.
+    """
     rows, *choices, length = batch["input_ids"].shape
-    step = make_train_step(run, phase, warmup_steps=_WARMUP)
-    tx, _ = make_optimizer(run.config.optimizer, run.steps, _WARMUP)
-    state = abstract_state(run.task_at(phase), tx, run.mesh, phase.batch_size)
+    task, size = run.task_at(phase), batch_size or phase.batch_size
+    step = make_train_step(run, phase, batch_size=size, warmup_steps=warmup_steps)
+    tx, _ = make_optimizer(run.config.optimizer, run.steps, warmup_steps)
+    state = abstract_state(task, tx, run.mesh, size)
     keys = {purpose: _abstract_key(run, purpose) for purpose in ("dropout", "masking")}
     sizes = {
         "parameters": bytes_of(state.params),
@@ -151,10 +156,8 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
     }
     if constants := run.abstract_constants:
         sizes["teacher"] = bytes_of(constants)
-    tokens = math.prod([rows, *choices, length])
-    flops = flops_per_token(run.task_at(phase), length) * tokens
-    most = run.config.num_microbatches(phase.batch_size)
-    parts, _ = sharding.even_parts(run.mesh, rows, most)
+    flops = flops_per_token(task, length) * math.prod([rows, *choices, length])
+    parts, _ = sharding.even_parts(run.mesh, rows, run.config.num_microbatches(size))
     (first, arguments), *second = step.programs(state, batch, keys, constants)
     name = "gradient" if second else "step"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
@@ -163,41 +166,43 @@ def _steps(run: Run, phase: Phase) -> list[Program]:
     return found
 
 
-def _evaluation(run: Run, phase: Phase) -> Program:
+def evaluation_program(run: Run, phase: Phase, batch: AbstractBatch) -> Program:
+    """Returns the program of an evaluation; `batch` may have another number of rows."""
     task = run.task_at(phase, evaluate=True)
     size = evaluation_batch_size(run.config, phase)
     most = run.config.num_microbatches(size)
     parts, of_part = sharding.even_parts(run.mesh, size, most)
     rows = parts * of_part
-    batch = _with_rows(_training_batch(run, phase), rows)
+    batch = with_rows(batch, rows)
     params = abstract_params(run.task_at(phase), run.mesh)
     carry = jax.eval_shape(lambda: zero_carry(task, rows))
     carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
-    key, number = _abstract_key(run, "eval_masking"), np.int32(0)
     step = jitted_eval_step(task, run.mesh, most)
     length, tokens = batch["input_ids"].shape[-1], math.prod(batch["input_ids"].shape)
     flops = flops_per_token(task, length) * tokens / 3  # without the backward pass
     sizes = {"parameters": bytes_of(params), "batch": bytes_of(batch)}
-    arguments = params, batch, key, number, carry
+    arguments = params, batch, _abstract_key(run, "eval_masking"), 0, carry
     return Program("evaluation", phase, rows, length, parts, flops, sizes, step, arguments)
 
 
-def _training_batch(run: Run, phase: Phase) -> AbstractBatch:
+def _longest_batch(run: Run, phase: Phase) -> AbstractBatch:
     if run.training:
         longest = shapes(run, phase)[-1]
-        batch = host_batch(run, phase, phase.first_step + longest.number)
-        return _abstract(run, run.add_fields(batch))
+        return abstract_batch(run, host_batch(run, phase, phase.first_step + longest.number))
     assert isinstance(run.config, PretrainingConfig)
     form = make_form(run.config.data, run.tokenizer, phase.sequence_length)
-    batch = run.add_fields(form.make_batch([form.padding]))
-    return _with_rows(_abstract(run, batch), run.padded_rows(phase, phase.batch_size))
+    batch = abstract_batch(run, form.make_batch([form.padding]))
+    return with_rows(batch, run.padded_rows(phase, phase.batch_size))
 
 
-def _abstract(run: Run, batch: Any) -> AbstractBatch:
-    return sharding.abstract(dict(batch), sharding.batch_sharding(run.mesh))
+def abstract_batch(run: Run, batch: Batch) -> AbstractBatch:
+    """Returns the shapes of a batch, with what only the run's encoder reads."""
+    batch_sharding = sharding.batch_sharding(run.mesh)
+    return sharding.abstract(dict(run.add_fields(batch)), batch_sharding)
 
 
-def _with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
+def with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
+    """Returns the batch with another number of rows."""
     return {
         name: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=x.sharding)
         for name, x in batch.items()
@@ -205,5 +210,5 @@ def _with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
 
 
 def _abstract_key(run: Run, purpose: str) -> jax.ShapeDtypeStruct:
-    key = jax.eval_shape(lambda: run.key(purpose))
-    return sharding.abstract(key, sharding.replicated(run.mesh))
+    """Returns a key without a sharding, as those of training have none."""
+    return jax.eval_shape(functools.partial(run.key, purpose))

@@ -1,0 +1,88 @@
+"""What a compiled program needs: memory, FLOPs, bytes of memory that it reads and writes, and what
+the devices send each other."""
+
+import dataclasses
+import functools
+import re
+import time
+from typing import Any
+
+import jax
+
+from bert_jax.devices.memory import peak_of_program
+from bert_jax.tools.doctor.hlo import Totals, totals
+from bert_jax.tools.doctor.programs import Program
+
+_NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
+# Of a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
+_NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+)G\)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What the compiler says of a program, for each device.
+
+    Attributes:
+      program: the compiled program.
+      seconds: time to trace and compile it.
+      peak: bytes of memory, arguments and results included; at least, of a refused program.
+      temporaries: bytes of memory besides arguments and results; 0 where the compiler refuses the
+        program and does not say.
+      flops: FLOP of all operations; those of a loop count once; 0: the compiler does not say.
+      accessed: bytes that operations read and write, also on the chip; those of a loop count once;
+        0: the compiler does not say.
+      no_room: why it does not fit, in the compiler's words; empty if it does.
+      executable: the result of the compiler; None: it does not fit.
+    """
+
+    program: Program
+    seconds: float
+    peak: int = 0
+    temporaries: int = 0
+    flops: float = 0.0
+    accessed: float = 0.0
+    no_room: str = ""
+    executable: Any = None
+
+    @functools.cached_property
+    def moved(self) -> Totals:
+        """What moves between the device's memory and the chip, and between devices."""
+        return totals(self.executable.as_text()) if self.executable else Totals()
+
+    def fits(self, room: int) -> bool:
+        """Returns whether it fits into `room` bytes; 0: into what the compiler knows of."""
+        return not self.no_room and (not room or self.peak <= room)
+
+    def room(self, room: int) -> int:
+        """Returns `room`, or what the compiler says of a device that it refuses a program for; 0:
+        not known."""
+        found = _NEEDED.search(self.no_room)
+        return room or (int(float(found[2]) * (1 << 30)) if found else 0)
+
+
+def compile_program(program: Program) -> Compiled:
+    """Compiles a program, and returns what the compiler says; also if it does not fit."""
+    started = time.perf_counter()
+    lowered = program.function.lower(*program.arguments)
+    try:
+        compiled = lowered.compile()
+    except jax.errors.JaxRuntimeError as error:
+        if not any(words in str(error) for words in _NO_ROOM):
+            raise
+        # The first line has the numbers.
+        reason = str(error).splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
+        needed = _NEEDED.search(reason)
+        temporaries = int(float(needed[1]) * (1 << 30)) if needed else 0
+        peak, seconds = temporaries + sum(program.sizes.values()), time.perf_counter() - started
+        return Compiled(program, seconds, peak, temporaries, no_room=reason)
+    seconds = time.perf_counter() - started
+    memory, costs = compiled.memory_analysis(), compiled.cost_analysis() or {}
+    return Compiled(
+        program,
+        seconds,
+        peak_of_program(compiled),
+        memory.temp_size_in_bytes if memory else 0,
+        costs.get("flops", 0.0),
+        costs.get("bytes accessed", 0.0),
+        executable=compiled,
+    )
