@@ -13,6 +13,7 @@ In a bucket all this is the same, objects being files: `files/buckets.py` says w
 """
 
 import contextlib
+import dataclasses
 import logging
 import math
 import os
@@ -37,11 +38,10 @@ from bert_jax.training.seals import (
     checksum_file,
     checksums,
     find_corruption,
-    fingerprint,
     read_metrics,
     write_checksums,
 )
-from bert_jax.training.state import TrainState, join_state, split_state
+from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
 _logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Checkpoints:
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
-        params, rest = split_state(state)
+        params, rest = _split(state)
         self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
@@ -226,10 +226,6 @@ class Checkpoints:
         """Returns the metrics of a checkpoint's evaluation; empty if there was none."""
         return read_metrics(self._folder / str(step))
 
-    def fingerprint(self, step: int) -> str:
-        """Returns a hash that differs for different checkpoints."""
-        return fingerprint(self._folder / str(step))
-
     def _first_good(self, candidates: Callable[[], list[int]]) -> int | None:
         """Returns the first of these steps whose checkpoint is intact, equal on all processes."""
         step = -1
@@ -277,7 +273,7 @@ class Checkpoints:
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.
         """
-        params, rest = split_state(like)
+        params, rest = _split(like)
         self._check_same(step, "params", params)
         self._check_same(step, "train_state", rest)
         restored = self._manager.restore(
@@ -288,7 +284,8 @@ class Checkpoints:
                 meta=ocp.args.JsonRestore(),
             ),
         )
-        return join_state(restored["params"], restored["train_state"]), restored["meta"]
+        state = TrainState(params=restored["params"], **restored["train_state"])
+        return state, restored["meta"]
 
     def restore_params(self, step: int, like: Any) -> Any:
         """Reads the parameters alone, directly into the shardings of `like`.
@@ -376,3 +373,11 @@ def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
 def _free_name(path: pathlib.Path) -> pathlib.Path:
     taken = sum(name.startswith(path.name) for name in buckets.names(path.parent))
     return path.with_name(f"{path.name}-{taken}") if taken else path
+
+
+def _split(state: TrainState) -> tuple[Any, dict[str, Any]]:
+    """Returns the parameters, and what else training needs; arrays or shapes."""
+    rest = {item.name: getattr(state, item.name) for item in dataclasses.fields(state)}
+    if not jax.tree.leaves(state.carry):
+        del rest["carry"]
+    return rest.pop("params"), rest

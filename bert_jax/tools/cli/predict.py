@@ -10,8 +10,7 @@ model a text with [MASK] a line, or a JSON object with `text_a` and `text_b`.
 
 Without --output, predictions are printed. The ending of --output determines the form: .csv and .tsv
 keep the columns of the input, and so does .parquet; .jsonl has a JSON object for each example, in
-the same order, and --output=- prints these objects. A command that was stopped continues where it
-was.
+the same order, and --output=- prints these objects. The file is complete or absent.
 """
 
 import argparse
