@@ -78,14 +78,11 @@ def test_a_modern_encoder_resumes_on_a_mesh(make_run):
 
 
 def test_a_distilled_run_resumes_on_a_mesh_in_microbatches(make_run, finished_here):
-    """Of a wider teacher: the projection is trained, and resumed, with the student."""
     changes = {
         "model__hidden_size": 8,
         "model__intermediate_size": 16,
         "distillation__teacher": str(finished_here.workdir),
         "distillation__temperature": 2.0,
-        "distillation__hidden_weight": 0.1,
-        "distillation__relation_weight": 1.0,
         "mesh__data": 2,
         "mesh__fsdp": 2,
         "mesh__tensor": 2,
@@ -97,14 +94,10 @@ def test_a_distilled_run_resumes_on_a_mesh_in_microbatches(make_run, finished_he
         "log__every": "1",
     }
     whole, run = make_run(**changes), make_run(**changes)
-    state = train(whole.config, str(whole.workdir)).state
+    train(whole.config, str(whole.workdir))
     train_until(2, run.config, run.workdir)
     train(run.config, str(run.workdir))
     assert_same_run(run.workdir, whole.workdir)
-    saved = whole.arrays(4)
-    kernel = saved["train_state['distillation']['kernel']"]
-    np.testing.assert_array_equal(kernel, state.params["distillation"]["kernel"])
-    assert not any(path.startswith("params['distillation']") for path in saved)
 
 
 def test_a_run_resumes_across_a_stage_of_the_masks(make_run):
