@@ -27,7 +27,7 @@ def parse_class_weights(name: str, text: str) -> dict[str, Any]:
         return {}
     try:
         found = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, SyntaxError):
         found = None
     if isinstance(found, dict) and found and all(map(_is_label, found)):
         weights = {str(label): weight for label, weight in found.items()}

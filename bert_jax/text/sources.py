@@ -164,8 +164,7 @@ class JsonLines(TextFiles):
         field = self.config.field
         try:
             value = json.loads(line)
-        # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:  # also for numbers of thousands of digits
             bad_text.skips("malformed_json_lines", f"invalid JSON: {error}")
             return None
         if not isinstance(value, dict):

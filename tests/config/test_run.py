@@ -152,7 +152,6 @@ def test_a_threshold_may_have_any_sign(make_labelled):
         (lambda values: values.update(steps=1 << 63), "is not a finite number."),
         (lambda values: values.update(phases="x"), "config.phases='x' must be of type tuple."),
         (lambda values: values["data"].update(lowercase=1), "lowercase=1 must be of type bool."),
-        (lambda values: values["model"].update(mask="causal"), "is now config.model.attention_pat"),
     ],
 )
 def test_fields_that_are_missing_unknown_or_of_another_type(change, message, make_config):

@@ -211,8 +211,7 @@ def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _parse(source: str, where: str) -> Any:
     try:
         return json.loads(source)
-    # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:  # also for numbers of thousands of digits
         raise UserError(f"{where}: invalid JSON ({error}).") from None
 
 
