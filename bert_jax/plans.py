@@ -16,7 +16,7 @@ from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.data import init_from
-from bert_jax.data.labelled.detection import TASKS, Detection, detect
+from bert_jax.data.labelled.detection import TASKS, detect
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.forms.label_faults import find_faults
 from bert_jax.data.labelled.sequences import window_starts
@@ -134,7 +134,11 @@ def _plan(
     explicit |= {"data.vocab"} if config.data.vocab else set()
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)
     assert isinstance(resolved, FinetuningConfig)
-    lines = list(_describe(found))
+    others = "|".join(name for name in TASKS if name != found.task)
+    lines = [
+        f"task       {found.task}: {found.what}",
+        f"           others: --task={others}; columns: --config.data.text_a, text_b, label",
+    ]
 
     counts = Counter()
     examples = list(make_run_task(resolved).read(train, counts, labelled=True))
@@ -278,16 +282,9 @@ def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str
 
 
 def _moved(path: str, folder: str, workdir: str) -> str:
-    """Returns the path in the workdir of a file in a folder."""
     return os.path.join(workdir, os.path.relpath(path, folder))
 
 
 def default_workdir(train: str) -> str:
     """Returns the folder of a run on a file, if the user names none."""
     return os.path.join("runs", os.path.basename(train).split(".")[0])
-
-
-def _describe(found: Detection) -> Iterator[str]:
-    yield f"task       {found.task}: {found.what}"
-    others = "|".join(name for name in TASKS if name != found.task)
-    yield f"           others: --task={others}; columns: --config.data.text_a, text_b, label"

@@ -209,18 +209,15 @@ class RunConfig(Group):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
         self.distillation.check_model(self.model, self.has_corpus)
         for phase in self.make_phases(0):
-            self._check_phase(phase)
+            if phase.sequence_length > self.model.max_position_embeddings:
+                name = "phases" if self.has_corpus else "max_length"
+                raise UserError(
+                    f"{name} has a sequence length of {phase.sequence_length}, above"
+                    f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
+                )
         best, known = self.best_metric, ("loss", *self.known_metrics)
         if best not in known:
             raise UserError(f"checkpoint.best_metric={best!r} must be one of {', '.join(known)}.")
-
-    def _check_phase(self, phase: Phase) -> None:
-        if phase.sequence_length > self.model.max_position_embeddings:
-            name = "phases" if self.has_corpus else "max_length"
-            raise UserError(
-                f"{name} has a sequence length of {phase.sequence_length}, above"
-                f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
-            )
 
     def fields(self) -> dict[str, Any]:
         """Returns the value of each field by dotted name, in alphabetical order."""

@@ -36,7 +36,9 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
     Raises:
       UserError: a field is missing, does not exist, or has a value that no run can use.
     """
-    kind = _class_of(values)
+    kind: type[RunConfig] = FinetuningConfig
+    if "source" in values["data"]:
+        kind = BidirectionalLMConfig if "head" in values else PretrainingConfig
     template = kind()
     with named("config."):
         arguments = _own_values(values, template)
@@ -48,12 +50,6 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
             arguments[name] = dataclasses.replace(group, **own)
     with named("config."):
         return kind(**arguments)
-
-
-def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:
-    if "source" not in values["data"]:
-        return FinetuningConfig
-    return BidirectionalLMConfig if "head" in values else PretrainingConfig
 
 
 def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:

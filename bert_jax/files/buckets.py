@@ -207,7 +207,6 @@ def _root() -> str:
 
 
 def _tag_file(name: str) -> pathlib.Path:
-    """Returns the file with the tag of the object that was last downloaded or uploaded."""
     return pathlib.Path(_root(), "tags", name.replace("://", "/") + ".tag")
 
 

@@ -75,7 +75,6 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
 
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
-    """Returns the ids of the special tokens in the order of _ROLES."""
     return [getattr(tokenizer, role.replace("_token", "_id")) for role in _ROLES]
 
 
@@ -125,7 +124,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
     strip = [
         _replace(vowel, unicodedata.normalize("NFD", vowel)),
         {"type": "NFD"},
-        _replace(_regex(_is_mark), ""),
+        _replace(_regex(lambda character: unicodedata.category(character) == "Mn"), ""),
     ]
     return {
         "normalizer": _sequence(
@@ -259,13 +258,7 @@ def _is_deleted(character: str) -> bool:
     return is_control or character in "\0\ufffd"
 
 
-def _is_mark(character: str) -> bool:
-    """Returns whether the character is an accent, which lowercasing removes."""
-    return unicodedata.category(character) == "Mn"
-
-
 def _is_isolated(character: str) -> bool:
-    """Returns whether the character is a word of its own."""
     return is_punctuation(character) or is_cjk(character)
 
 

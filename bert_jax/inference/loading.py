@@ -256,7 +256,9 @@ def _load(
     mesh = sharding.make_mesh()
     bound = task.bind(config.model, tokenizer)
     params, fitted = restore(abstract_params(bound, mesh))
-    unseen = _unseen_ids(tokenizer, new_rows)
+    # Of tokens whose embeddings an import drew at random.
+    ids = (tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
+    unseen = frozenset(ids)
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
@@ -273,11 +275,6 @@ def _load(
 def _check_single_process() -> None:
     if jax.process_count() > 1:
         raise UserError("A trained model is used in one process: leave out --num_processes.")
-
-
-def _unseen_ids(tokenizer: Tokenizer, new_rows: Mapping[str, Sequence[str]]) -> frozenset[int]:
-    """Returns the ids of tokens whose embeddings an import drew at random."""
-    return frozenset(tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
 
 
 def make_labelled_task(config: RunConfig, workdir: str) -> Task:

@@ -177,13 +177,11 @@ class Checkpoints:
                 )
             if processes.is_main():
                 write_checksums(folder, metrics, files)
-                self._delete_old()
-
-    def _delete_old(self) -> None:
-        sealed = self._sealed_steps()
-        for step in set(sealed) - set(sealed[-self._keep :] + self._best(self._keep_best)):
-            buckets.remove(checksum_file(self._folder / str(step)))
-            buckets.remove(self._folder / str(step))
+                sealed = self._sealed_steps()
+                kept = sealed[-self._keep :] + self._best(self._keep_best)
+                for old in set(sealed) - set(kept):
+                    buckets.remove(checksum_file(self._folder / str(old)))
+                    buckets.remove(self._folder / str(old))
 
     def _best(self, count: int) -> list[int]:
         """Returns the steps with the best values of the metric, best first."""
@@ -230,8 +228,10 @@ class Checkpoints:
         """Returns the first of these steps whose checkpoint is intact, equal on all processes."""
         step = -1
         if processes.is_main():
-            if not self._read_only:
-                self._remove_unfinished()
+            for unsealed in () if self._read_only else _step_folders(self._folder.parent):
+                if not checksum_file(unsealed).is_file():
+                    _logger.warning("Checkpoint %s is unfinished and is removed.", unsealed.name)
+                    buckets.remove(unsealed)
             step = next(filter(self._is_intact, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
@@ -239,19 +239,15 @@ class Checkpoints:
         self._manager.reload()
         return None if step < 0 else step
 
-    def _remove_unfinished(self) -> None:
-        for folder in _step_folders(self._folder.parent):
-            if not checksum_file(folder).is_file():
-                _logger.warning("Checkpoint %s is unfinished and is removed.", folder.name)
-                buckets.remove(folder)
-
     def _is_intact(self, step: int) -> bool:
         folder = self._folder / str(step)
         if not (corruption := find_corruption(folder)):
             return True
         action = "skipped"
         if not self._read_only:
-            aside = _free_name(self._folder / f"damaged-{step}")
+            name = f"damaged-{step}"
+            taken = sum(other.startswith(name) for other in buckets.names(self._folder))
+            aside = self._folder / (f"{name}-{taken}" if taken else name)
             buckets.move(folder, aside)
             buckets.remove(checksum_file(folder))
             action = f"moved to {aside}"
@@ -368,11 +364,6 @@ def has_checkpoints(workdir: str) -> bool:
 def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
     folder = pathlib.Path(workdir, _FOLDER)
     return [folder / name for name in buckets.names(folder) if name.isdecimal()]
-
-
-def _free_name(path: pathlib.Path) -> pathlib.Path:
-    taken = sum(name.startswith(path.name) for name in buckets.names(path.parent))
-    return path.with_name(f"{path.name}-{taken}") if taken else path
 
 
 def _split(state: TrainState) -> tuple[Any, dict[str, Any]]:

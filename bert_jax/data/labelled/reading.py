@@ -198,7 +198,6 @@ def ending_of(path: str) -> str:
 
 
 def _first_line(path: str) -> str:
-    """Returns the first line of a file that is not blank; "" if there is none."""
     return next((line.strip() for _, line in read_lines(path, Counter()) if line.strip()), "")
 
 

@@ -14,6 +14,7 @@ the same order, and --output=- prints these objects. The file is complete or abs
 """
 
 import argparse
+import functools
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -51,12 +52,9 @@ def write_or_print(
     if output_path not in ("", "-"):
         predict(model, inputs, output_path, top_k, Terminal())
         return
-    for example, prediction in stream(model, inputs, top_k, _to_standard_error):
+    report = functools.partial(print, file=sys.stderr)
+    for example, prediction in stream(model, inputs, top_k, report):
         if output_path:
             print(json.dumps(prediction, ensure_ascii=False))
         else:
             print(*readable(example, prediction), sep="\n")
-
-
-def _to_standard_error(line: str) -> None:
-    print(line, file=sys.stderr)
