@@ -1,9 +1,8 @@
-"""The launchers of clusters, with stand-ins for gcloud, kubectl, srun and a pod's program."""
+"""Dry runs of the launchers of clusters, and what the container of a pod runs."""
 
 import os
 import pathlib
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -11,86 +10,11 @@ import time
 import pytest
 import yaml
 
-from tests.test_launch import LAUNCH, NO_PYTHON, TPU, run_script
-
-# Notes its arguments; the next line of the file ANSWERS/KIND is its exit code and what it prints.
-# Without an answer left it ends its script, so that no loop goes on for ever.
-STAND_IN = """#!/usr/bin/env bash
-name=${0##*/}
-echo "$name $*" >>"$ANSWERS/calls"
-case "$name $*" in
-  *queued-resources\\ list*) kind=states ;;
-  *tpu-vm\\ describe*networkEndpoints*) kind=addresses ;;
-  *tpu-vm\\ describe*) kind=nodes ;;
-  *tpu-vm\\ ssh*) kind=runs ;;
-  *queued-resources\\ create*) kind=requests ;;
-  srun*) kind=runs ;;
-  kubectl*) cat >"$ANSWERS/manifest"; exit ;;
-  *) [[ $(wc -l <"$ANSWERS/calls") -lt 60 ]]; exit ;;
-esac
-read -r code text <"$ANSWERS/$kind" || { echo "no answer left: $kind" >&2; kill "$PPID"; exit 1; }
-sed -i 1d "$ANSWERS/$kind"
-[[ -z $text ]] || printf '%s\\n' "$text"
-exit "$code"
-"""
-
-
-@pytest.fixture
-def play(tmp_path):
-    """A function (script, *words, env, **answers by kind) -> the process and the calls."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("gcloud", "git", "kubectl", "sleep", "srun", "scontrol"):
-        (programs / name).write_text(STAND_IN)
-        (programs / name).chmod(0o755)
-
-    def run(script, *words, env=None, **answers):
-        (tmp_path / "calls").write_text("")
-        for kind, lines in answers.items():
-            (tmp_path / kind).write_text("".join(f"{line}\n" for line in lines))
-        path = os.pathsep.join(map(str, [programs, NO_PYTHON, os.environ["PATH"]]))
-        env = {"PATH": path, "ANSWERS": str(tmp_path)} | (env or {})
-        done = run_script(LAUNCH / script, *words, cwd=tmp_path, env=env, check=False)
-        return done, (tmp_path / "calls").read_text().splitlines()
-
-    return run
-
+from tests.test_launch import LAUNCH, TPU, run_script
 
 # ---- TPUs
 
 FLAGS = ["--config=configs/base.py", "--workdir=/mnt/runs/a run"]
-QUEUE = ["0", "0 WAITING_FOR_RESOURCES", "0 PROVISIONING", "0 ACTIVE"]
-POD = ["0 10.0.0.1;10.0.0.2;10.0.0.3;10.0.0.4"]
-STOPPED = "143 Stopped by SIGTERM after step 7, which is saved."
-
-
-def verbs(calls) -> list[str]:
-    """The calls that change something, in short."""
-    words = [call.split() for call in calls if call.startswith("gcloud")]
-    names = [f"{word[3]} {word[4]}" for word in words]
-    return [name.split()[1] for name in names if name.split()[1] not in ("list", "describe")]
-
-
-def test_a_tpu_is_requested_awaited_and_trained_on(play):
-    done, calls = play(
-        "tpu_vm.sh", *FLAGS, env=TPU, states=QUEUE, requests=["0"], addresses=POD, runs=["0 step 9"]
-    )
-    assert done.returncode == 0, done.stderr
-    assert verbs(calls) == ["create", "scp", "ssh"]
-    (request,) = (shlex.split(call) for call in calls if "create" in call)
-    assert request[1:5] == ["compute", "tpus", "queued-resources", "create"]
-    assert set(request[5:]) == {
-        *("bert", "--node-id=bert", "--accelerator-type=v5litepod-16", "--zone=here"),
-        "--runtime-version=v2-alpha-tpuv5-lite",
-    }
-    (command,) = (call.partition("--command=")[2] for call in calls if "ssh" in call)
-    program = command.partition("python -m bert_jax.main ")[2]
-    assert program.startswith("--coordinator=10.0.0.1:8476 --num_processes=4 --process_id=$(curl ")
-    assert shlex.split(program.removesuffix("--zone=here"))[-2:] == FLAGS
-    assert "tpu gcs" in command
-    told = ["not requested", "WAITING_FOR_RESOURCES", "PROVISIONING"]
-    assert done.stdout.splitlines()[:3] == [f"The TPU is {state}." for state in told]
-    assert "queued-resources delete bert --force --zone=here" in done.stdout.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -130,72 +54,11 @@ def test_an_unknown_type_of_a_tpu_is_an_error(type_, message, tmp_path):
     assert done.returncode == 2 and message in done.stderr
 
 
-def test_a_tpu_that_is_there_is_used_and_one_host_needs_no_coordinator(play):
-    answers = {"states": ["0 ACTIVE"], "addresses": ["0 10.0.0.1"], "runs": ["0 step 9"]}
-    done, calls = play("tpu_vm.sh", *FLAGS, env=TPU, **answers)
-    assert done.returncode == 0 and verbs(calls) == ["scp", "ssh"]
-    assert "--coordinator" not in "".join(calls)
-
-
-@pytest.mark.parametrize(
-    "ending, after",
-    [
-        ("255 connection lost", ["0 SUSPENDING"]),
-        ("255 connection lost", ["0 ACTIVE"]),  # its node already says that it was preempted
-        (STOPPED, []),
-    ],
-)
-def test_a_preempted_tpu_is_requested_again_and_the_run_goes_on(ending, after, play):
-    done, calls = play(
-        "tpu_vm.sh",
-        *FLAGS,
-        env=TPU | {"SPOT": "1"},
-        states=[*QUEUE, *after, "0 SUSPENDING", "0 SUSPENDED", *QUEUE],
-        nodes=["0 PREEMPTED"],
-        requests=["0", "0"],
-        addresses=POD * 2,
-        runs=[ending, "0 step 9"],
-    )
-    assert done.returncode == 0, done.stderr
-    assert verbs(calls) == ["create", "scp", "ssh", "delete", "create", "scp", "ssh"]
-    assert all("--spot" in call for call in calls if "create" in call)
-    assert all("bert --force --quiet" in call for call in calls if "delete" in call)
-
-
-def test_an_unanswered_question_is_asked_again_and_requests_nothing(play):
-    states = ["1", "1", "0 PROVISIONING", "0 ACTIVE"]
-    done, calls = play(
-        "tpu_vm.sh", *FLAGS, env=TPU, states=states, addresses=POD, runs=["0 step 9"]
-    )
-    assert done.returncode == 0 and verbs(calls) == ["scp", "ssh"]
-
-
-@pytest.mark.parametrize(
-    "answers, code, message",
-    [
-        ({"states": ["0"], "requests": ["3"]}, 3, ""),
-        ({"states": ["0 FAILED"]}, 1, "error: the request failed: gcloud compute tpus"),
-        (
-            {"states": ["0 ACTIVE"] * 2, "addresses": POD, "runs": ["2"], "nodes": ["0 READY"]},
-            1,
-            "error: the run failed, and the TPU is still there",
-        ),
-    ],
-)
-def test_what_a_tpu_cannot_recover_from_ends_the_script(answers, code, message, play):
-    done, calls = play("tpu_vm.sh", *FLAGS, env=TPU, **answers)
-    assert done.returncode == code and message in done.stderr
-    assert "no answer left" not in done.stderr
-    assert "delete" not in verbs(calls)
-
-
-def test_a_run_in_a_bucket_needs_no_share_and_no_claim(play, tmp_path):
+def test_a_run_in_a_bucket_needs_no_share_and_no_claim(tmp_path):
     flags = ["--config=configs/base.py", "--workdir=gs://bucket/base"]
     env = {name: value for name, value in TPU.items() if name != "SHARE"}
-    answers = {"states": ["0 ACTIVE"], "addresses": ["0 10.0.0.1"], "runs": ["0 step 9"]}
-    done, calls = play("tpu_vm.sh", *flags, env=env, **answers)
-    assert done.returncode == 0, done.stderr
-    assert "mount" not in "".join(calls)
+    done = run_script(LAUNCH / "tpu_vm.sh", "--dry_run", *flags, cwd=tmp_path, env=env)
+    assert "mount" not in done.stdout
     env = {name: value for name, value in SLICE.items() if name != "CLAIM"}
     _, pod, container = parts(jobset(env, *flags, tmp_path=tmp_path))
     assert [volume["name"] for volume in pod["volumes"]] == ["shm"]
@@ -358,13 +221,6 @@ def test_an_evicted_pod_saves_and_is_not_taken_for_complete(in_pod, tmp_path):
     assert (tmp_path / "saved").exists()
 
 
-def test_without_a_dry_run_the_manifest_goes_to_kubectl(play, tmp_path):
-    done, calls = play("jobset.sh", *ODD, env=GPUS)
-    assert done.returncode == 0 and calls == ["kubectl create -f -"]
-    manifest = yaml.safe_load((tmp_path / "manifest").read_text())
-    assert manifest == jobset(GPUS, tmp_path=tmp_path)
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -388,7 +244,7 @@ def test_values_of_a_jobset_are_checked(change, message, tmp_path):
 
 # ---- SLURM
 
-COMMAND = ("slurm_command.sbatch", "--dry_run")
+COMMAND = (LAUNCH / "slurm_command.sbatch", "--dry_run")
 
 
 def in_array(values: str) -> dict[str, str]:
@@ -410,9 +266,10 @@ def in_array(values: str) -> dict[str, str]:
     ids=str,
 )
 def test_a_job_of_an_array_takes_its_share_and_that_of_a_sweep_is_requeued(
-    words, array, added, play
+    words, array, added, tmp_path
 ):
-    done, _ = play(*COMMAND, *words, env=in_array(array) | {"SLURM_JOB_ID": "77"})
+    env = in_array(array) | {"SLURM_JOB_ID": "77"}
+    done = run_script(*COMMAND, *words, cwd=tmp_path, env=env)
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
     command = ["python", "-m", "bert_jax", *words, *added]
     if words[0] == "sweep":
@@ -421,29 +278,18 @@ def test_a_job_of_an_array_takes_its_share_and_that_of_a_sweep_is_requeued(
         assert lines == [command]
 
 
-@pytest.mark.parametrize("code, is_requeued", [(0, False), (1, False), (143, True)])
-def test_a_sweep_that_was_stopped_is_requeued(code, is_requeued, play, tmp_path):
-    (tmp_path / "launch").mkdir()  # a checkout that has its environment
-    (tmp_path / "launch/environment.sh").write_text('run() { "$@"; }\n')
-    shutil.copy(LAUNCH / "flags.sh", tmp_path / "launch")
-    env = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "77"}
-    done, calls = play(COMMAND[0], "sweep", "--workdir=d", env=env, runs=[str(code)])
-    assert done.returncode == code
-    assert calls[1:] == (["scontrol requeue 77"] if is_requeued else [])
-
-
 @pytest.mark.parametrize(
     "words, message",
     [([], "the command is missing"), (["sweep", "--workdir=d"], "an array runs one stage")],
 )
-def test_a_job_is_told_what_it_lacks(words, message, play):
-    done, _ = play(*COMMAND, *words, env=in_array("5 8 0 1"))
+def test_a_job_is_told_what_it_lacks(words, message, tmp_path):
+    done = run_script(*COMMAND, *words, cwd=tmp_path, env=in_array("5 8 0 1"), check=False)
     assert done.returncode == 2 and message in done.stderr
 
 
-def test_the_preparation_of_a_job_has_only_flags_that_it_knows(play):
+def test_the_preparation_of_a_job_has_only_flags_that_it_knows(tmp_path):
     flags = ["--config=c.py", "--compilation_cache=shared", "--workdir=w"]
-    done, _ = play("slurm.sbatch", *flags, "--dry_run")
+    done = run_script(LAUNCH / "slurm.sbatch", *flags, "--dry_run", cwd=tmp_path)
     prepare, train, _ = map(shlex.split, done.stdout.splitlines())
     assert prepare[3:] == ["prepare", "--config=c.py", "--workdir=w"]
     assert train[-3:] == flags
