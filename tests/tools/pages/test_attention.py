@@ -15,7 +15,6 @@ from tests.tools.pages.made_runs import read_page
 
 ORIGIN = Origin("run", "bert for pretraining", ("It purred [MASK].", "It."), "4 rows of in.txt")
 ARRAYS = make_arrays()
-NEXT = list(STATISTICS).index("next")
 
 
 def make_page(origin=ORIGIN, without=(), **changes):
