@@ -49,11 +49,16 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
         parts = _wordpiece(tokenizer)
     else:
         raise UserError(f"There is no tokenizer.json for a {type(tokenizer).__name__}.")
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": _added_tokens(tokenizer),
+        # Recognized in text as by `encode(special_tokens=True)`.
+        "added_tokens": [
+            {"id": i, "content": tokenizer.pieces[i], **rules, "special": True}
+            for i in sorted(_special_ids(tokenizer))
+        ],
         "post_processor": _template(tokenizer),
         **parts,
     }
@@ -80,15 +85,6 @@ def _special_ids(tokenizer: Tokenizer) -> list[int]:
 
 def _special_pieces(tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.pieces[index] for index in _special_ids(tokenizer)]
-
-
-def _added_tokens(tokenizer: Tokenizer) -> list[Json]:
-    """Returns the special tokens, recognized in text as by `encode(special_tokens=True)`."""
-    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return [
-        {"id": i, "content": tokenizer.pieces[i], **rules, "special": True}
-        for i in sorted(_special_ids(tokenizer))
-    ]
 
 
 def _template(tokenizer: Tokenizer) -> Json:
