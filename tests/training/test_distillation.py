@@ -185,7 +185,7 @@ def test_a_teacher_that_lacks_something_is_refused(theirs, finished, new_run):
     refuse(new_run, "classification", teacher, "was trained for the task 'pretraining', not 'cla")
     teacher = with_teacher(finished("classification"))
     changes = {"model.max_position_embeddings": 64, "max_length": 48}
-    refuse(new_run, "classification", teacher | changes, "has 40 positions, and rows have 48 tok")
+    refuse(new_run, "classification", teacher | changes, "has 32 positions, and rows have 48 tok")
     run = new_run("classification", teacher)
     opened = open_run(run.config, str(run.workdir))
     (phase,) = opened.phases
