@@ -75,6 +75,12 @@ def test_chinese_in_both_forms_of_the_data(write, capsys):
         assert printed == expected | {"FILE": predictions}
 
 
+def test_a_byte_order_mark_is_no_error(write, capsys):
+    data = write("data.json", b"\xef\xbb\xbf" + json.dumps(squad(QUESTION)).encode())
+    predictions = write("predictions.json", b'\xef\xbb\xbf{"a":\r\n"yes"}\r\n')
+    assert scores_of(capsys, data, predictions) == {"exact_match": 100, "f1": 100}
+
+
 GOOD = {"data": squad(QUESTION), "predictions": {"a": "yes"}, "na": {"a": -2}}
 BAD = [
     ("data", b'{"data":\n [,]}', "data.json, line 2: not JSON"),
