@@ -74,7 +74,9 @@ def _plan(
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
-    config = _base(source).to_config_dict()
+    base = defaults.causal_lm() if source.model.is_causal else defaults.pretraining()
+    any_length = {"phases": ((MIN_LENGTH, 1.0),)}
+    config = base.replace(any_length, model=source.model).to_config_dict()
     config.init_from = model
     config.eval.at_start = True
     # The run's own vocab.txt has the new words, too.
@@ -170,13 +172,6 @@ def _count_tokens(form: TextForm, source: LoadedModel) -> int:
     some = list(islice(form.sentences, 0, None, step))
     tokens = sum(len(source.tokenizer.encode(sentence)) for sentence in some)
     return max(1, round(tokens * form.scale * len(form.sentences) / max(1, len(some))))
-
-
-def _base(source: LoadedModel) -> RunConfig:
-    """Returns the default configuration for the model's kind of pre-training."""
-    config = defaults.causal_lm() if source.model.is_causal else defaults.pretraining()
-    any_length = {"phases": ((MIN_LENGTH, 1.0),)}
-    return config.replace(any_length, model=source.model)
 
 
 def _notes(trained: Trained) -> Iterator[str]:

@@ -75,7 +75,6 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
 
 
 def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of fields by dotted name, given with "__" in place of dots."""
     return {name.replace("__", "."): value for name, value in values.items()}
 
 

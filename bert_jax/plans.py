@@ -141,7 +141,11 @@ def _plan(
     explicit |= {"data.vocab"} if config.data.vocab else set()
     resolved = init_from.resolve(config.to_dict(), explicit, workdir)
     assert isinstance(resolved, FinetuningConfig)
-    lines = list(_describe(found))
+    others = "|".join(name for name in TASKS if name != found.task)
+    lines = [
+        f"task       {found.task}: {found.what}",
+        f"           others: --task={others}; columns: --config.data.text_a, text_b, label",
+    ]
 
     counts = Counter()
     examples = list(make_run_task(resolved).read(train, counts, labelled=True))
@@ -285,16 +289,9 @@ def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str
 
 
 def _moved(path: str, folder: str, workdir: str) -> str:
-    """Returns the path in the workdir of a file in a folder."""
     return os.path.join(workdir, os.path.relpath(path, folder))
 
 
 def default_workdir(train: str) -> str:
     """Returns the folder of a run on a file, if the user names none."""
     return os.path.join("runs", os.path.basename(train).split(".")[0])
-
-
-def _describe(found: Detection) -> Iterator[str]:
-    yield f"task       {found.task}: {found.what}"
-    others = "|".join(name for name in TASKS if name != found.task)
-    yield f"           others: --task={others}; columns: --config.data.text_a, text_b, label"

@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +14,8 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import adaptation
 from bert_jax.__main__ import main as run_command
 from bert_jax.adaptation import plan_adaptation
-from bert_jax.config.encoders import ElmoConfig
 from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
@@ -116,13 +113,6 @@ def test_importing_the_package_does_not_import_jax():
 # ------------------------------------------------------------------ training
 
 
-def test_the_history_has_the_metrics_as_arrays(model):
-    assert model.history["step"].tolist() == [2, 4, 6]
-    assert model.history["loss"].shape == (3,) and np.isfinite(model.history["loss"]).all()
-    assert model.history["validation_step"].tolist() == [6]
-    assert model.history["validation_masked_lm_loss"].shape == (1,)
-
-
 def test_training_is_that_of_the_command(model, files, tmp_path):
     """Preset, init_from, data and every number."""
     given, default = (
@@ -132,31 +122,6 @@ def test_training_is_that_of_the_command(model, files, tmp_path):
     argv = ["train", "--config=configs/tiny.py", f"--workdir={tmp_path}", *values]
     run_command(argv)
     assert metrics_of(files / "run") == metrics_of(tmp_path)
-
-
-def test_a_preset_yields_to_fields_that_were_set(files):
-    config = make_config(files, preset="roberta")
-    config.optimizer.beta2 = 0.5
-    resolved = bert_jax.api.resolve(config, "")
-    assert resolved.optimizer.beta2 == 0.5 and resolved.data.mask_rounding == "stochastic"
-    assert resolved.data.line_format == "sentences"
-
-
-def test_ones_own_loss_is_trained_and_reported(files, tmp_path):
-    from bert_jax.tasks.losses import Sum
-
-    def z_loss(outputs, batch):
-        log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
-        weights = batch["masked_lm_weights"]
-        return Sum(0.01 * (log_z**2 * weights).sum(), weights.sum())
-
-    config = make_config(files, steps=2)
-    config.data.dir = str(files / "run" / "data")
-    model = bert_jax.train(config, tmp_path, losses={"z_loss": z_loss}, listener=Listener())
-    history = model.history
-    total = history["masked_lm_loss"] + history["next_sentence_loss"] + history["z_loss"]
-    np.testing.assert_allclose(history["loss"], total, rtol=1e-6)
-    assert history["z_loss"][0] > 0
 
 
 def test_the_progress_line_shows_step_and_loss(model, files, capsys):
@@ -418,32 +383,11 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
     assert (epochs(), epochs(data__stride="1"), epochs(data__windows_per_epoch="1")) == (20, 8, 20)
 
 
-def test_a_model_of_two_directions_is_not_adapted(model, files, tmp_path, monkeypatch):
-    elmo = SimpleNamespace(source="runs/elmo", model=ElmoConfig(), config=None)
-    monkeypatch.setattr(adaptation, "open_model", lambda folder: elmo)
-    with pytest.raises(UserError, match="runs/elmo has a model of the kind 'elmo', and adapt"):
-        bert_jax.adapt(model, files / "corpus.txt", tmp_path / "run")
-
-
 def test_a_model_computes_in_the_requested_dtype(model):
     rounded = bert_jax.load(model.folder, dtype="bfloat16")
     assert rounded.config.dtype == "bfloat16"
     difference = np.abs(rounded.encode(TEXTS) - model.encode(TEXTS)).max()
     assert 0 < difference < 0.1
-
-
-def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_path):
-    for name, source in (("classifier", classifier), ("model", model)):
-        facts = source.export("huggingface", tmp_path / name)
-        assert facts
-        again = bert_jax.load(tmp_path / name)
-        np.testing.assert_allclose(again.encode(TEXTS), source.encode(TEXTS), atol=1e-6)
-    again = bert_jax.load(tmp_path / "classifier")
-    probabilities = [
-        [list(found["probabilities"].values()) for found in one.predict(TEXTS)]
-        for one in (again, classifier)
-    ]
-    np.testing.assert_allclose(*probabilities, atol=1e-6)
 
 
 # ------------------------------------------------------------------ errors

@@ -1,4 +1,4 @@
-"""The launchers: what they would run, the environment they make, several processes."""
+"""The launchers: what they would run, and several processes."""
 
 import os
 import pathlib
@@ -244,100 +244,6 @@ def test_a_tpu_needs_its_name(tmp_path):
     result = run_script(LAUNCH / "tpu_vm.sh", "--dry_run", cwd=tmp_path, check=False)
     assert result.returncode != 0
     assert "NAME: the name of the TPU" in result.stderr
-
-
-# ---- environment.sh, with an interpreter that only writes down what it is asked
-
-FAKE_PYTHON = """#!/bin/bash
-case "$*" in
-  -c*) [[ -z ${TOO_OLD:-} ]]; exit ;;
-  "-m venv --clear .venv") [[ -z ${NO_ENSUREPIP:-} ]] || { mkdir -p .venv; exit 1; } ;;
-esac
-echo "$*" >>calls
-if [[ "$*" == "-m venv"* ]]; then
-  venv=${!#}
-  rm -rf "$venv" && mkdir -p "$venv/bin" && cp "$0" "$venv/bin/python" && touch "$venv/bin/activate"
-fi
-[[ "$*" != *--editable* || -z ${INTERRUPTED:-} ]]
-"""
-
-
-@pytest.fixture
-def checkout(tmp_path):
-    """A checkout with a space in its path, and a function that enters it and tells the calls."""
-    root = tmp_path / "my checkout"
-    (root / "launch").mkdir(parents=True)
-    shutil.copy(LAUNCH / "environment.sh", root / "launch")
-    for name in ("setup.py", *(f"constraints{end}.txt" for end in ("", "-cuda", "-beam"))):
-        (root / name).write_text(f"# {name}\n")
-    python = tmp_path / "fake python"
-    python.write_text(FAKE_PYTHON)
-    python.chmod(0o755)
-
-    def enter(check=True, **env) -> list[str]:
-        (root / "calls").write_text("")
-        # The arguments of a script that sources it are none of its business.
-        script = 'set -euo pipefail; source "$0/launch/environment.sh"; echo "root $root"'
-        env = {"PYTHON": str(python), "EXTRAS": ""} | env
-        result = run_script("-c", script, root, "--flag", cwd=tmp_path, env=env, check=check)
-        assert result.returncode or f"root {root}" in result.stdout
-        enter.errors = result.stderr
-        return (root / "calls").read_text().splitlines()
-
-    enter.root = root
-    return enter
-
-
-PIP = "-m pip install --quiet --disable-pip-version-check -c constraints.txt"
-
-
-def test_the_environment_is_made_once_and_anew_if_it_is_interrupted_or_of_other_versions(checkout):
-    made = ["-m venv --clear .venv", f"{PIP} --editable ."]
-    checkout(check=False, INTERRUPTED="1")
-    assert checkout() == made
-    assert checkout() == []
-    (checkout.root / "constraints.txt").write_text("numpy==2.4.0\n")
-    assert checkout() == made
-
-
-def test_extras_are_added_to_what_is_there_and_torch_comes_first(checkout):
-    checkout()
-    assert checkout(EXTRAS="parity test") == [
-        f"{PIP} torch",
-        f"{PIP} --editable .[parity,test]",
-    ]
-    assert checkout(EXTRAS="test") == []
-    assert checkout() == []
-
-
-def test_with_cuda_the_versions_are_those_of_gpus_and_stay_so(checkout):
-    checkout()
-    cuda = PIP.replace("constraints.txt", "constraints-cuda.txt")
-    assert checkout(EXTRAS="cuda") == ["-m venv --clear .venv", f"{cuda} --editable .[cuda]"]
-    assert checkout() == []
-    assert checkout(EXTRAS="zstd") == [f"{cuda} --editable .[zstd]"]
-    (checkout.root / "constraints.txt").write_text("numpy==2.4.0\n")
-    assert checkout() == []
-    (checkout.root / "constraints-cuda.txt").write_text("jax==0.12\n")
-    assert checkout()[0] == "-m venv --clear .venv"
-    assert checkout(check=False, EXTRAS="cuda", TOO_OLD="1") == []
-    assert "no Python 3.12 or later" in checkout.errors
-
-
-def test_another_environment_has_its_own_versions(checkout):
-    checkout(EXTRAS="test")
-    beam = {"VENV": ".venv-beam", "CONSTRAINTS": "constraints-beam.txt", "EXTRAS": "beam"}
-    install = PIP.replace("constraints.txt", "constraints-beam.txt")
-    assert checkout(**beam) == ["-m venv --clear .venv-beam", f"{install} --editable .[beam]"]
-    assert checkout(**beam) == checkout(EXTRAS="test") == []
-
-
-def test_an_interpreter_without_ensurepip_lends_its_own_pip(checkout):
-    assert checkout(NO_ENSUREPIP="1") == [
-        "-m venv --clear --without-pip .venv",
-        "-m pip --python .venv/bin/python install --quiet pip",
-        f"{PIP} --editable .",
-    ]
 
 
 # ---- several processes on this machine, with a stand-in for the program

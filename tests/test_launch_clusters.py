@@ -1,9 +1,8 @@
-"""The launchers of clusters: what dry runs print, manifests, and a pod's program."""
+"""Dry runs of the launchers of clusters, and what the container of a pod runs."""
 
 import os
 import pathlib
 import shlex
-import shutil
 import signal
 import subprocess
 import time
@@ -11,53 +10,11 @@ import time
 import pytest
 import yaml
 
-from tests.test_launch import LAUNCH, NO_PYTHON, TPU, run_script
-
-# SLURM's programs: note what they are asked; srun ends with CODE.
-STAND_IN = """#!/usr/bin/env bash
-echo "${0##*/} $*" >>"$CALLS"
-[[ $0 != */srun ]] || exit "${CODE:-0}"
-"""
-
-
-@pytest.fixture
-def play(tmp_path):
-    """A function (script, *words, env) -> the process and the calls of SLURM's programs."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    for name in ("srun", "scontrol"):
-        (programs / name).write_text(STAND_IN)
-        (programs / name).chmod(0o755)
-    calls = tmp_path / "calls"
-
-    def run(script, *words, env=None):
-        calls.write_text("")
-        path = os.pathsep.join(map(str, [programs, NO_PYTHON, os.environ["PATH"]]))
-        env = {"PATH": path, "CALLS": str(calls)} | (env or {})
-        done = run_script(LAUNCH / script, *words, cwd=tmp_path, env=env, check=False)
-        return done, calls.read_text().splitlines()
-
-    return run
-
+from tests.test_launch import LAUNCH, TPU, run_script
 
 # ---- TPUs
 
 FLAGS = ["--config=configs/base.py", "--workdir=/mnt/runs/a run"]
-
-
-def test_a_tpu_is_requested_and_trained_on(tmp_path):
-    env = TPU | {"SPOT": "1"}
-    done = run_script(LAUNCH / "tpu_vm.sh", *FLAGS, "--dry_run", cwd=tmp_path, env=env)
-    request, copy, train = map(shlex.split, done.stdout.splitlines())
-    assert request[:5] == ["gcloud", "compute", "tpus", "queued-resources", "create"]
-    assert set(request[5:]) == {
-        *("bert", "--node-id=bert", "--accelerator-type=v5litepod-16", "--zone=here", "--spot"),
-        "--runtime-version=v2-alpha-tpuv5-lite",
-    }
-    assert copy[3:5] == ["tpu-vm", "scp"] and train[3:5] == ["tpu-vm", "ssh"]
-    (command,) = (word for word in train if word.startswith("--command="))
-    assert shlex.split(command.partition("python -m bert_jax.main ")[2]) == FLAGS
-    assert "tpu gcs" in command and "mount -t nfs host:/runs /mnt/runs" in command
 
 
 @pytest.mark.parametrize(
@@ -100,7 +57,7 @@ def test_an_unknown_type_of_a_tpu_is_an_error(type_, message, tmp_path):
 def test_a_run_in_a_bucket_needs_no_share_and_no_claim(tmp_path):
     flags = ["--config=configs/base.py", "--workdir=gs://bucket/base"]
     env = {name: value for name, value in TPU.items() if name != "SHARE"}
-    done = run_script(LAUNCH / "tpu_vm.sh", *flags, "--dry_run", cwd=tmp_path, env=env)
+    done = run_script(LAUNCH / "tpu_vm.sh", "--dry_run", *flags, cwd=tmp_path, env=env)
     assert "mount" not in done.stdout
     env = {name: value for name, value in SLICE.items() if name != "CLAIM"}
     _, pod, container = parts(jobset(env, *flags, tmp_path=tmp_path))
@@ -287,7 +244,7 @@ def test_values_of_a_jobset_are_checked(change, message, tmp_path):
 
 # ---- SLURM
 
-COMMAND = ("slurm_command.sbatch", "--dry_run")
+COMMAND = (LAUNCH / "slurm_command.sbatch", "--dry_run")
 
 
 @pytest.mark.parametrize(
@@ -299,8 +256,9 @@ COMMAND = ("slurm_command.sbatch", "--dry_run")
     ],
     ids=str,
 )
-def test_any_command_is_run_and_that_of_a_sweep_is_requeued(words, task, added, play):
-    done, _ = play(*COMMAND, *words, env={"SLURM_ARRAY_TASK_ID": task, "SLURM_JOB_ID": "77"})
+def test_any_command_is_run_and_that_of_a_sweep_is_requeued(words, task, added, tmp_path):
+    env = {"SLURM_ARRAY_TASK_ID": task, "SLURM_JOB_ID": "77"}
+    done = run_script(*COMMAND, *words, cwd=tmp_path, env=env)
     lines = [shlex.split(line) for line in done.stdout.splitlines()]
     command = ["python", "-m", "bert_jax", *words, *added]
     if words[0] == "sweep":
@@ -309,29 +267,18 @@ def test_any_command_is_run_and_that_of_a_sweep_is_requeued(words, task, added, 
         assert lines == [command]
 
 
-@pytest.mark.parametrize("code, is_requeued", [(0, False), (1, False), (143, True)])
-def test_a_sweep_that_was_stopped_is_requeued(code, is_requeued, play, tmp_path):
-    (tmp_path / "launch").mkdir()  # a checkout that has its environment
-    (tmp_path / "launch/environment.sh").write_text('run() { "$@"; }\n')
-    shutil.copy(LAUNCH / "flags.sh", tmp_path / "launch")
-    env = {"SLURM_SUBMIT_DIR": str(tmp_path), "SLURM_JOB_ID": "77", "CODE": str(code)}
-    done, calls = play(COMMAND[0], "sweep", "--workdir=d", env=env)
-    assert done.returncode == code
-    assert calls[1:] == (["scontrol requeue 77"] if is_requeued else [])
-
-
 @pytest.mark.parametrize(
     "words, message",
     [([], "the command is missing"), (["sweep", "--workdir=d"], "an array runs one stage")],
 )
-def test_a_job_is_told_what_it_lacks(words, message, play):
-    done, _ = play(*COMMAND, *words, env={"SLURM_ARRAY_TASK_ID": "5"})
+def test_a_job_is_told_what_it_lacks(words, message, tmp_path):
+    done = run_script(*COMMAND, *words, cwd=tmp_path, env={"SLURM_ARRAY_TASK_ID": "5"}, check=False)
     assert done.returncode == 2 and message in done.stderr
 
 
-def test_the_preparation_of_a_job_has_only_flags_that_it_knows(play):
+def test_the_preparation_of_a_job_has_only_flags_that_it_knows(tmp_path):
     flags = ["--config=c.py", "--compilation_cache=shared", "--workdir=w"]
-    done, _ = play("slurm.sbatch", *flags, "--dry_run")
+    done = run_script(LAUNCH / "slurm.sbatch", *flags, "--dry_run", cwd=tmp_path)
     prepare, train, _ = map(shlex.split, done.stdout.splitlines())
     assert prepare[3:] == ["prepare", "--config=c.py", "--workdir=w"]
     assert train[-3:] == flags

@@ -105,8 +105,6 @@ EARLY_ERRORS = {
     "fill_mask": "--model is missing: a workdir, or the folder",
     "fill_mask --model=x": "Give texts, files, or - for standard input",
     "fill_mask --model=x lost": "There is no [MASK] in 'lost'.",
-    "fill_mask --model=x --seed=1 [MASK]": "--temperature and --seed need --rounds, in which",
-    "fill_mask --model=x --rounds=2 --held_out=1": "--held_out masks one token of a text, which",
     "generate --model=x": "Give the beginning of a text",
     "serve --model=x --port=65536": "--port=65536 must be at most",
     "convert from_hf x": "the following arguments are required: OUT (see --help).",

@@ -27,9 +27,9 @@ def parse_class_weights(name: str, text: str) -> dict[str, Any]:
         return {}
     try:
         found = ast.literal_eval(text)
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, SyntaxError):
         found = None
-    if isinstance(found, dict) and found and all(map(_is_label, found)):
+    if isinstance(found, dict) and found and {*map(type, found)} <= {str, int}:
         weights = {str(label): weight for label, weight in found.items()}
         if all(map(_is_weight, weights.values())):
             return weights
@@ -37,10 +37,6 @@ def parse_class_weights(name: str, text: str) -> dict[str, Any]:
         f"{name}={text!r} is neither none nor auto, nor has weights above 0 of labels, such as"
         ' {"bad": 10, "good": 1}.'
     )
-
-
-def _is_label(label: Any) -> bool:
-    return type(label) in (str, int)
 
 
 def _is_weight(weight: Any) -> bool:

@@ -191,7 +191,12 @@ class TransformerConfig(EncoderConfig):
             )
         self._check_positions()
         self._check_window()
-        self._check_attention()
+        if self.attention != "einsum" and self.attention_dropout_rate:
+            raise UserError(
+                f"attention={self.attention!r} has no dropout of probabilities, and"
+                f" attention_dropout_rate={self.attention_dropout_rate}: set"
+                " attention_dropout_rate=0, or attention='einsum'."
+            )
         if self.copy_head and self.is_causal:
             raise UserError(
                 "copy_head=True copies masked tokens, and attention_pattern='causal' predicts next"
@@ -239,12 +244,4 @@ class TransformerConfig(EncoderConfig):
             raise UserError(
                 f"convolution={self.convolution} reads later positions, which"
                 " attention_pattern='causal' does not permit: set convolution=0."
-            )
-
-    def _check_attention(self) -> None:
-        if self.attention != "einsum" and self.attention_dropout_rate:
-            raise UserError(
-                f"attention={self.attention!r} has no dropout of probabilities, and"
-                f" attention_dropout_rate={self.attention_dropout_rate}: set"
-                " attention_dropout_rate=0, or attention='einsum'."
             )

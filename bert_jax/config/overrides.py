@@ -18,17 +18,11 @@ from ml_collections import ConfigDict
 
 from bert_jax.config.group import flatten
 from bert_jax.config.phases import LENGTHS
-from bert_jax.config.renames import check_names, suggestion
+from bert_jax.config.renames import suggestion
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 
 _BOOLS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
-
-
-_FAULTS = (
-    *(ValueError, SyntaxError, KeyError, TypeError, OverflowError),
-    *(RecursionError, MemoryError),
-)
 
 
 def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
@@ -44,7 +38,7 @@ def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
             buckets.check_scheme(f"--config.{name}", text)
         try:
             values[name] = _parse(text, kind) if isinstance(text, str) else _convert(text, kind)
-        except _FAULTS:
+        except (ValueError, SyntaxError, KeyError, TypeError, OverflowError):
             field = value_of(config, name)
             raise UserError(
                 f"--config.{name}={text} is invalid: --config.{name} takes a value of type"
@@ -75,7 +69,6 @@ def type_of(config: ConfigDict, name: str) -> type:
     group, parts = config, name.split(".")
     for part in parts:
         if not isinstance(group, ConfigDict) or part not in group:
-            check_names([name], is_labelled=True)
             near = group.keys() if isinstance(group, ConfigDict) else ()
             hint = suggestion(part, near, (field for field, _ in flatten(config)))
             raise UserError(f"There is no configuration field {part!r}: {hint}")

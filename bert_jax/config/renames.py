@@ -4,26 +4,6 @@ import difflib
 import shlex
 from collections.abc import Iterable
 
-from bert_jax.files.errors import UserError
-
-# Former name -> current name.
-RENAMED = {
-    "data.batches": "data.batch_by",
-    "data.document": "data.document_separator",
-    "data.form": "data.line_format",
-    "data.lengths": "data.bucket_lengths",
-    "data.pack": "data.max_examples_per_row",
-    "data.same_share": "data.keep_share",
-    "eval.batches": "eval.max_batches",
-    "head.labels": "head.problem_type",
-    "model.first_norm": "model.first_layer_norm",
-    "model.mask": "model.attention_pattern",
-    "model.remat_keeps": "model.remat_policy",
-    "model.window": "model.attention_window",
-    "optimizer.restarts": "optimizer.phase_schedules",
-    "optimizer.tail": "optimizer.decay_fraction",
-}
-
 # Name in other programs, and habits -> our names; the first that a configuration has is meant.
 OTHER_NAMES = {
     "batch_size": ("global_batch_size",),
@@ -39,6 +19,7 @@ OTHER_NAMES = {
     "max_grad_norm": ("optimizer.clip_norm",),
     "max_len": ("max_length", "phases"),
     "max_length": ("max_length", "phases"),
+    "phases": ("max_length",),
     "max_seq_length": ("max_length", "phases"),
     "sequence_length": ("max_length", "phases"),
     "num_epochs": ("epochs",),
@@ -84,23 +65,6 @@ _EXAMPLES = {
     "optimizer.warmup": "10%",
     "phases": "((128, 1.0),)",
 }
-
-
-def check_names(names: Iterable[str], *, is_labelled: bool) -> None:
-    """Refuses former names of fields.
-
-    Args:
-      names: dotted names of fields.
-      is_labelled: whether they are those of a configuration for labelled examples.
-
-    Raises:
-      UserError: a name is a former one.
-    """
-    former = RENAMED | ({"phases": "max_length"} if is_labelled else {})
-    for name in names:
-        if name in former:
-            hint = ", a number of tokens such as 128" if name == "phases" else ""
-            raise UserError(f"config.{name} is now config.{former[name]}{hint}.")
 
 
 def suggestion(name: str, group: Iterable[str], fields: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
-from bert_jax.config.distillation import DistillationConfig, check_layers
+from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
 from bert_jax.config.encoders import BertConfig, ElmoConfig
 from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
@@ -52,6 +52,11 @@ PRETRAINING_METRICS = (
 )
 
 
+def _check_layers(name: str, layers: tuple[Any, ...]) -> None:
+    if not all(type(layer) is int and layer > 0 for layer in layers):
+        raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig(Group):
     """The fields of every run, with those of BERT-Base (Devlin et al. 2019, 3.1, appendix A.2)."""
@@ -73,7 +78,7 @@ class RunConfig(Group):
     # stretched over all rows (`interpolate`, linear); empty: refused. Other positions need nothing.
     extend_positions: str = setting("", choices=("", "tile", "interpolate"))
     # Layers of `init_from`, from 1, that those of a smaller model start from: (1, 3, 6); (): all.
-    init_layers: tuple[int, ...] = setting((), check=check_layers)
+    init_layers: tuple[int, ...] = setting((), check=_check_layers)
     # Seed of initial parameters, order of the data, masks and dropout.
     seed: int = setting(0, minimum=0)
     # Length of training in steps (updates of the parameters).
@@ -207,18 +212,15 @@ class RunConfig(Group):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
         self.distillation.check_model(self.model, self.has_corpus)
         for phase in self.make_phases(0):
-            self._check_phase(phase)
+            if phase.sequence_length > self.model.max_position_embeddings:
+                name = "phases" if self.has_corpus else "max_length"
+                raise UserError(
+                    f"{name} has a sequence length of {phase.sequence_length}, above"
+                    f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
+                )
         best, known = self.best_metric, ("loss", *self.known_metrics)
         if best not in known:
             raise UserError(f"checkpoint.best_metric={best!r} must be one of {', '.join(known)}.")
-
-    def _check_phase(self, phase: Phase) -> None:
-        if phase.sequence_length > self.model.max_position_embeddings:
-            name = "phases" if self.has_corpus else "max_length"
-            raise UserError(
-                f"{name} has a sequence length of {phase.sequence_length}, above"
-                f" config.model.max_position_embeddings={self.model.max_position_embeddings}."
-            )
 
     def fields(self) -> dict[str, Any]:
         """Returns the value of each field by dotted name, in alphabetical order."""

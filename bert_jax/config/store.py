@@ -15,7 +15,6 @@ from typing import Any
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import Group, check_known, flatten, named, unflatten
-from bert_jax.config.renames import check_names
 from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
 from bert_jax.files.atomic import read_json, write_text
 from bert_jax.files.buckets import address_of
@@ -39,8 +38,9 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
       UserError: a field is missing, does not exist, or has a value that no run can use.
     """
     import_modules(values.get("imports", ()))
-    kind = _class_of(values)
-    check_names((name for name, _ in flatten(values)), is_labelled=not kind.has_corpus)
+    kind: type[RunConfig] = FinetuningConfig
+    if "source" in values["data"]:
+        kind = BidirectionalLMConfig if "head" in values else PretrainingConfig
     template = kind()
     with named("config."):
         arguments = _own_values(values, template)
@@ -70,12 +70,6 @@ def import_modules(names: Sequence[str]) -> None:
                 f"config.imports: Python finds no module {name!r}: run in the folder that has it,"
                 " or add that to PYTHONPATH."
             ) from None
-
-
-def _class_of(values: Mapping[str, Any]) -> type[RunConfig]:
-    if "source" not in values["data"]:
-        return FinetuningConfig
-    return BidirectionalLMConfig if "head" in values else PretrainingConfig
 
 
 def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
@@ -152,7 +146,7 @@ def load(workdir: str) -> RunConfig:
         raise UserError(
             f"{path} does not fit this version of the program ({error}): train again with --config."
         ) from None
-    except (ValueError, AttributeError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
         raise UserError(
             f"{path} is corrupt ({error}): train again with --config, which writes it."
         ) from None
@@ -184,7 +178,7 @@ def check_workdir(workdir: str) -> None:
         raise UserError(f"{workdir} holds a sweep: name the folder of one of its runs.")
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return  # There is none, or it is corrupt.
     if isinstance(values, dict) and "model" not in values:
         raise UserError(
@@ -213,7 +207,7 @@ def is_run(workdir: str) -> bool:
     """Returns whether a folder has the configuration of a run, if only of one that began."""
     try:
         values = json.loads(pathlib.Path(workdir, NAME).read_text())
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         return False  # There is none, or it is corrupt.
     return isinstance(values, dict) and "model" in values
 

@@ -114,7 +114,9 @@ def _from_source(
                 f" {model['num_layers']} layers."
             )
         found["model.num_layers"] = len(layers)
-    if _lacks_special_tokens_only(model["vocab_size"], tokenizer):
+    # A model may lack some of the special tokens of its vocabulary, which become new ones.
+    missing = range(model["vocab_size"], len(tokenizer.pieces))
+    if missing and {*missing} <= {tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id}:
         found["model.vocab_size"] = len(tokenizer.pieces)
     if extra := fields.get("data.extra_tokens"):
         size = len(tokenizer.pieces) + count_extra_tokens(extra, tokenizer)
@@ -125,16 +127,7 @@ def _from_source(
 
 
 def _changed(fields: Fields, values: Fields, explicit: Collection[str]) -> dict[str, Any]:
-    """Returns the fields with other values, but those that the user set."""
     return {**fields, **{name: value for name, value in values.items() if name not in explicit}}
-
-
-def _lacks_special_tokens_only(vocab_size: int, tokenizer: Tokenizer) -> bool:
-    """Whether a model has all words of its vocabulary but special tokens, which become new ones."""
-    missing = range(vocab_size, len(tokenizer.pieces))
-    return bool(missing) and {tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id}.issuperset(
-        missing
-    )
 
 
 def with_model(

@@ -26,7 +26,10 @@ def silence() -> None:
     if importlib.util.find_spec("libtpu") and not _exists(_TPUS):
         ignore_tpus()
     if not _exists(_GPUS):
-        logging.getLogger("jax._src.xla_bridge").addFilter(_is_not_of_cuda)
+        # Without the error that the plugin cannot load CUDA's libraries.
+        logging.getLogger("jax._src.xla_bridge").addFilter(
+            lambda record: "jax_plugins.xla_cuda" not in record.getMessage()
+        )
 
 
 def ignore_tpus() -> None:
@@ -37,8 +40,3 @@ def ignore_tpus() -> None:
 
 def _exists(patterns: tuple[str, ...]) -> bool:
     return any(map(glob.glob, patterns))
-
-
-def _is_not_of_cuda(record: logging.LogRecord) -> bool:
-    """Returns False for the error that the CUDA plugin cannot load CUDA's libraries."""
-    return "jax_plugins.xla_cuda" not in record.getMessage()

@@ -16,7 +16,6 @@ import jax.export
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import unflatten
 from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.files.checksums import file_sha256
@@ -48,7 +47,10 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
             " and causal language models; to_onnx writes fine-tuned models."
         )
     check_heads(loaded)
-    model = _portable_model(loaded.config, row.READS_FORWARD)
+    encoder = portable_encoder(loaded.config)
+    model: PortableModel = PreTrainingModel(encoder, encoder.next_sentence)
+    if row.READS_FORWARD:
+        model = CausalLMModel(encoder)
     program = make_program(model, loaded.params)
     (folder / "model.stablehlo").write_bytes(program.serialize())
     np.savez(folder / "weights.npz", **loaded.params)  # type: ignore[arg-type]
@@ -59,13 +61,7 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     return description
 
 
-def _portable_model(config: RunConfig, reads_forward: bool) -> PortableModel:
-    model = portable_encoder(config)
-    return CausalLMModel(model) if reads_forward else PreTrainingModel(model, model.next_sentence)
-
-
 def _inputs(model: PortableModel) -> dict[str, tuple[str, ...]]:
-    """Returns the dimensions of the int32 inputs, by name."""
     return _INPUTS | (_POSITIONS if isinstance(model, PreTrainingModel) else {})
 
 
@@ -117,7 +113,10 @@ def _describe(
             name: {"dtype": "int32", "shape": list(shape)} for name, shape in _inputs(model).items()
         },
         "outputs": {
-            name: {"dtype": aval.dtype.name, "shape": [_size(n) for n in aval.shape]}
+            name: {
+                "dtype": aval.dtype.name,
+                "shape": [n if isinstance(n, int) else str(n) for n in aval.shape],
+            }
             for name, aval in outputs.items()
         },
         "longest_sequence": model.model.max_position_embeddings,
@@ -135,7 +134,3 @@ def _describe(
         "calling_convention_version": program.calling_convention_version,
         "step": loaded.step,
     }
-
-
-def _size(size: Any) -> int | str:
-    return size if isinstance(size, int) else str(size)

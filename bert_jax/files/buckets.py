@@ -34,7 +34,7 @@ from bert_jax.files.errors import UserError
 EXTRAS = {"gs": "gcs", "s3": "s3"}
 # What never leaves the machine: it is of no use without the program that writes it.
 UNFINISHED = "unfinished"
-_LOCAL = re.compile(rf"(?:^|/)(?:{UNFINISHED}|[^/]*\.part|[^/]*\.unfinished(?:\.json)?)(?:/|$)")
+_LOCAL = re.compile(rf"(?:^|/)(?:{UNFINISHED}|[^/]*\.part)(?:/|$)")
 # What is fetched when it is needed, relative to the folder that is brought up to date.
 _LATER = re.compile(r"(?:^|/)checkpoints/[^/]+/|\.array_record$")
 _ADDRESS = re.compile(rf"({'|'.join(EXTRAS)})://([^/]+/+.*[^/])/*", re.DOTALL)
@@ -207,7 +207,6 @@ def _root() -> str:
 
 
 def _tag_file(name: str) -> pathlib.Path:
-    """Returns the file with the tag of the object that was last downloaded or uploaded."""
     return pathlib.Path(_root(), "tags", name.replace("://", "/") + ".tag")
 
 

@@ -49,11 +49,16 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
         parts = _wordpiece(tokenizer)
     else:
         raise UserError(f"There is no tokenizer.json for a {type(tokenizer).__name__}.")
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": _added_tokens(tokenizer),
+        # Recognized in text as by `encode(special_tokens=True)`.
+        "added_tokens": [
+            {"id": i, "content": tokenizer.pieces[i], **rules, "special": True}
+            for i in sorted(_special_ids(tokenizer))
+        ],
         "post_processor": _template(tokenizer),
         **parts,
     }
@@ -75,21 +80,11 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
 
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
-    """Returns the ids of the special tokens in the order of _ROLES."""
     return [getattr(tokenizer, role.replace("_token", "_id")) for role in _ROLES]
 
 
 def _special_pieces(tokenizer: Tokenizer) -> list[str]:
     return [tokenizer.pieces[index] for index in _special_ids(tokenizer)]
-
-
-def _added_tokens(tokenizer: Tokenizer) -> list[Json]:
-    """Returns the special tokens, recognized in text as by `encode(special_tokens=True)`."""
-    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
-    return [
-        {"id": i, "content": tokenizer.pieces[i], **rules, "special": True}
-        for i in sorted(_special_ids(tokenizer))
-    ]
 
 
 def _template(tokenizer: Tokenizer) -> Json:
@@ -125,7 +120,7 @@ def _wordpiece(tokenizer: WordPieceTokenizer) -> Json:
     strip = [
         _replace(vowel, unicodedata.normalize("NFD", vowel)),
         {"type": "NFD"},
-        _replace(_regex(_is_mark), ""),
+        _replace(_regex(lambda character: unicodedata.category(character) == "Mn"), ""),
     ]
     return {
         "normalizer": _sequence(
@@ -259,13 +254,7 @@ def _is_deleted(character: str) -> bool:
     return is_control or character in "\0\ufffd"
 
 
-def _is_mark(character: str) -> bool:
-    """Returns whether the character is an accent, which lowercasing removes."""
-    return unicodedata.category(character) == "Mn"
-
-
 def _is_isolated(character: str) -> bool:
-    """Returns whether the character is a word of its own."""
     return is_punctuation(character) or is_cjk(character)
 
 

@@ -8,7 +8,7 @@ a generic one, such as `PreTrainedTokenizerFast`, takes tokenizer.json as it is.
 
 import dataclasses
 import os
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -112,17 +112,16 @@ class TokenizerSettings:
                     f"{self.path} has {role}={value!r}: with this vocabulary only {expected!r} is"
                     " supported."
                 )
-        known = {*special, *(token["content"] for token in tokenizer.get("added_tokens") or ())}
-        self._check_added(known if kind == "BPE" else special)
-        self._check_framing(tokenizer, special)
-
-    def _check_added(self, known: Collection[str]) -> None:
+        known = {*special}
+        if kind == "BPE":
+            known |= {token["content"] for token in tokenizer.get("added_tokens") or ()}
         for token, file in self.added.items():
             if token not in known:
                 raise UserError(
                     f"{file} adds the token {token!r}, which is found in text before it is split"
                     " into words: only the special tokens are supported."
                 )
+        self._check_framing(tokenizer, special)
 
     def _check_framing(self, tokenizer: Json, special: Sequence[str]) -> None:
         """Refuses other tokens around a text than [CLS] and [SEP]."""

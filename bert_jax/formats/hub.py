@@ -69,7 +69,8 @@ def _snapshot(name: str, is_name: bool) -> str:
     except errors.RevisionNotFoundError:
         why = f"{repository} has no revision {revision}: name a branch, a tag or a commit"
     except errors.LocalEntryNotFoundError:
-        where = "HF_HUB_OFFLINE is set" if _is_offline() else f"{_endpoint()} cannot be reached"
+        is_offline = huggingface_hub.constants.HF_HUB_OFFLINE
+        where = "HF_HUB_OFFLINE is set" if is_offline else f"{_endpoint()} cannot be reached"
         why = f"{repository} is not in the cache, and {where}: run `hf download {repository}` first"
     except (OSError, ValueError) as error:
         line = " ".join(f"{type(error).__name__}: {error}".split())[:200]
@@ -81,9 +82,3 @@ def _endpoint() -> str:
     from huggingface_hub import constants
 
     return constants.ENDPOINT
-
-
-def _is_offline() -> bool:
-    from huggingface_hub import constants
-
-    return bool(constants.HF_HUB_OFFLINE)

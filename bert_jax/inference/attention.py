@@ -24,7 +24,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import LMHead
 from bert_jax.models.layers.norm import layer_norm
-from bert_jax.models.model import Encoded, EncoderConfig
+from bert_jax.models.model import Encoded
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tasks.causal_lm import predicted_positions
 from bert_jax.text.tokenization import Tokenizer
@@ -51,7 +51,12 @@ class AttentionReader:
           UserError: the model has no attention.
         """
         self.model = model = predictor.model
-        self.config = _probability_config(model.encoder)
+        config = model.encoder
+        if not isinstance(config, TransformerConfig):
+            raise UserError(
+                f"config.model.name={config.name!r} has no attention: give a Transformer."
+            )
+        self.config = dataclasses.replace(config, attention="einsum", remat=False)
         # One text is read at a time: a batch has no further rows.
         self._predictor = Predictor(model, batch_tokens=1)
         self.no_lens = _why_no_lens(model)
@@ -209,12 +214,6 @@ def all_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
 def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
     """Returns a word as it is read; as the vocabulary has it, if nothing of it can be read."""
     return tokenizer.decode(ids.tolist()) or "".join(tokenizer.pieces[i] for i in ids)
-
-
-def _probability_config(config: EncoderConfig) -> TransformerConfig:
-    if not isinstance(config, TransformerConfig):
-        raise UserError(f"config.model.name={config.name!r} has no attention: give a Transformer.")
-    return dataclasses.replace(config, attention="einsum", remat=False)
 
 
 def _why_no_lens(model: TrainedModel) -> str:

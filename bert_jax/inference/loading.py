@@ -85,7 +85,6 @@ class TrainedModel:
       unseen_ids: ids of these tokens.
       params: all parameters, those of the heads included.
       untrained: paths of the parameters that an import initialized at random.
-      fingerprint: hash of the checkpoint.
       mesh: all devices.
       add_fields: completes a batch on the host with what only this encoder reads.
     """
@@ -97,7 +96,6 @@ class TrainedModel:
     unseen_ids: frozenset[int]
     params: Any
     untrained: tuple[str, ...]
-    fingerprint: str
     mesh: Mesh
     add_fields: AddFields
 
@@ -214,7 +212,7 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     task = make_labelled_task(config, workdir)
     tokenizer = load_fitting_tokenizer(config, workdir)
 
-    def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
+    def restore(like: Any) -> tuple[Any, dict[str, Any]]:
         with open_chosen(workdir, config) as (checkpoints, step):
             params, fitted = checkpoints.restore_params(step, like), read_fitted(checkpoints, step)
             if config.get("head.thresholds", "default") != "default" and not fitted:
@@ -222,7 +220,7 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
                     "%s: step %d was not evaluated, so its thresholds are not tuned.",
                     *(workdir, step),
                 )
-            return params, checkpoints.fingerprint(step), fitted
+            return params, fitted
 
     new_rows, untrained = untrained_rows(workdir), untrained_params(workdir)
     return _load(config, workdir, task, tokenizer, restore, untrained, new_rows)
@@ -235,12 +233,12 @@ def _load_foreign(folder: str, change: Change) -> TrainedModel:
     task = make_run_task(config, untrained=loaded.missing)
     task = task if task.labels is None else dataclasses.replace(task, labels=loaded.labels)
 
-    def restore(like: Any) -> tuple[Any, str, dict[str, Any]]:
+    def restore(like: Any) -> tuple[Any, dict[str, Any]]:
         params = {
             path: jax.device_put(loaded.params[path], leaf.sharding)
             for path, leaf in flatten(like).items()
         }
-        return unflatten(params), "", {}
+        return unflatten(params), {}
 
     return _load(config, folder, task, loaded.tokenizer, restore, loaded.missing, loaded.new_rows)
 
@@ -250,15 +248,17 @@ def _load(
     folder: str,
     task: Task,
     tokenizer: Tokenizer,
-    restore: Callable[[Any], tuple[Any, str, dict[str, Any]]],
+    restore: Callable[[Any], tuple[Any, dict[str, Any]]],
     untrained: Sequence[str],
     new_rows: Mapping[str, Sequence[str]],
 ) -> TrainedModel:
     """Returns a model on all devices; `restore` takes its abstract parameters."""
     mesh = sharding.make_mesh()
     bound = task.bind(config.model, tokenizer)
-    params, fingerprint, fitted = restore(abstract_params(bound, mesh))
-    unseen = _unseen_ids(tokenizer, new_rows)
+    params, fitted = restore(abstract_params(bound, mesh))
+    # Of tokens whose embeddings an import drew at random.
+    ids = (tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
+    unseen = frozenset(ids)
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
@@ -267,7 +267,6 @@ def _load(
         unseen_ids=unseen,
         params=params,
         untrained=tuple(untrained),
-        fingerprint=fingerprint,
         mesh=mesh,
         add_fields=make_add_fields(config.model, tokenizer),
     )
@@ -276,11 +275,6 @@ def _load(
 def _check_single_process() -> None:
     if jax.process_count() > 1:
         raise UserError("A trained model is used in one process: leave out --num_processes.")
-
-
-def _unseen_ids(tokenizer: Tokenizer, new_rows: Mapping[str, Sequence[str]]) -> frozenset[int]:
-    """Returns the ids of tokens whose embeddings an import drew at random."""
-    return frozenset(tokenizer.pieces.index(token) for row in new_rows.values() for token in row)
 
 
 def make_labelled_task(config: RunConfig, workdir: str) -> Task:

@@ -21,7 +21,6 @@ from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator
-from bert_jax.inference.infilling import Infiller, Rounds
 from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
@@ -89,7 +88,6 @@ class Model:
         self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
         self._tasks = functools.lru_cache(lambda top_k: TaskPredictor(predictor, top_k))
         self._attention = functools.lru_cache(lambda top_k: AttentionReader(predictor, top_k))
-        self._infillers = functools.lru_cache(lambda top_k: Infiller(predictor, top_k))
         self.config: RunConfig = loaded.config
         self.tokenizer: Tokenizer = loaded.tokenizer
         self.params: Any = loaded.params
@@ -209,39 +207,6 @@ class Model:
         check_fills_masks(self._loaded)
         predictions = self._predict(list(_texts(texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
-
-    def infill(
-        self,
-        texts: Sequence[TextInput],
-        rounds: int = 10,
-        *,
-        temperature: float = 0.0,
-        top_k: int = 5,
-        seed: int = 0,
-    ) -> list[dict[str, Any]]:
-        """Returns texts whose "[MASK]"s are filled in over several rounds, as `fill_mask --rounds`.
-
-        Args:
-          texts: texts or pairs with masks; "[MASK:5]" is five.
-          rounds: passes through the model: later ones predict the least probable tokens again,
-            given the others (mask-predict, `inference/infilling.py`); 1: all at once.
-          temperature: 0 takes the most probable tokens; above 0 draws them.
-          top_k: number of the most probable tokens that are drawn from.
-          seed: sampling seed.
-
-        Returns:
-          A dict for each text: `text_a`, `text_b` of a pair, `filled` (position, token and
-          probability of each mask), and `pseudo_log_likelihood`, `tokens` and `perplexity` of the
-          whole result, as `score` has them.
-
-        Raises:
-          UserError: the model has no trained masked-LM head, or a text no mask.
-
-        >>> model.infill(["The cat [MASK:3] mat."], rounds=3)[0]["text_a"]
-        'the cat sat on the mat.'
-        """
-        choice, infiller = Rounds(rounds, temperature, seed), self._infillers(top_k)
-        return list(infiller.fill([infiller.row(text) for text in _texts(texts)], choice))
 
     def predict(self, examples: Sequence[Any], top_k: int = 5) -> list[dict[str, Any]]:
         """Returns the prediction of the model's task for each example, as `predict` writes it.

@@ -82,7 +82,9 @@ class Predictor:
         platform, *others = [device.platform for device in model.mesh.devices.flat]
         is_cpu = platform == "cpu" and not others
         self.batch_tokens = batch_tokens or (_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS)
-        self._num_threads = _num_cores() if is_cpu else 0
+        has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
+        num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+        self._num_threads = num_cores if is_cpu else 0
 
     def batches(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
         """Yields batches that have every row of `lengths` once, the longest first.
@@ -262,13 +264,7 @@ class Predictor:
         return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
 
 
-def _num_cores() -> int:
-    has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
-    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-
-
 def _max_texts(length: int) -> int:
-    """Returns the texts of a packed row."""
     return max(2, length // _TOKENS_PER_TEXT)
 
 

@@ -96,7 +96,13 @@ class Embeddings(nn.Module):
         x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
         if config.positions == "learned":
             places = batch["position_ids"]
-            _check_length(places.shape[-1], config.max_position_embeddings)
+            # Lookups past the end of the table would be NaN.
+            length, limit = places.shape[-1], config.max_position_embeddings
+            if length > limit:
+                raise UserError(
+                    f"Rows of {length} tokens are longer than the model's"
+                    f" max_position_embeddings={limit}: cut them off, or split them."
+                )
             places = places + config.position_offset if config.position_offset else places
             x += self.position_embeddings(places)  # [B, S, D]
         elif config.positions == "sinusoidal":
@@ -111,15 +117,6 @@ class Embeddings(nn.Module):
             x = self.layer_norm(x)
         x = self.dropout(split_rows(x), deterministic)
         return x if config.embedding_size == config.hidden_size else split_rows(self.projection(x))
-
-
-def _check_length(length: int, limit: int) -> None:
-    """Refuses rows longer than the table of positions, whose lookups would be NaN."""
-    if length > limit:
-        raise UserError(
-            f"Rows of {length} tokens are longer than the model's max_position_embeddings={limit}:"
-            " cut them off, or split them."
-        )
 
 
 class Block(nn.Module):
@@ -213,7 +210,9 @@ class Stack(nn.Module):
         if cache is not None:
             is_token = batch["example_ids"] > 0  # [B, S]
             extend = Extender(cache, batch["position_ids"], is_token)
-        views = [self._view(batch, cache, is_global) for is_global in self._kinds()]
+        # Of local blocks and of global ones, or of all alike.
+        kinds = (False, True) if self.config.global_every else (False,)
+        views = [self._view(batch, cache, is_global) for is_global in kinds]
         make_block: Any = Block
         if config.remat and cache is None:
             # Counted from `self`: `deterministic` and `keep_attention` are Python bools.
@@ -236,10 +235,6 @@ class Stack(nn.Module):
             extend.cache() if extend else None,
             attended if config.copy_head else None,
         )
-
-    def _kinds(self) -> tuple[bool, ...]:
-        """Returns the values of `is_global` of the blocks: local ones first, or all alike."""
-        return (False, True) if self.config.global_every else (False,)
 
     def _view(
         self, batch: Batch, cache: Cache | None, is_global: bool

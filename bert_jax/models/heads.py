@@ -28,7 +28,6 @@ HEAD_RULES: Rules = (
     (r"(^|/)copy_head/((query|key)/bias|gate_kernel|gate_bias)$", PartitionSpec()),
     (r"(^|/)lstm_\d+_(forward|backward)/\w+/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)lstm_\d+_(forward|backward)/\w+/bias$", PartitionSpec()),
-    (r"(^|/)distillation/kernel$", PartitionSpec("fsdp")),
     (r"(^|/)((start_|end_)?transitions|scalar_mix/\w+)$", PartitionSpec()),
 )
 

@@ -8,13 +8,11 @@ changed.
 """
 
 import dataclasses
-import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.files.errors import UserError
 from bert_jax.models.model import Batch
 from bert_jax.tasks.mask_units import (
     Tokens,
@@ -24,8 +22,6 @@ from bert_jax.tasks.mask_units import (
     opens_example,
 )
 
-MASKINGS = ("subword", "whole_word", "span", "phrase")
-ROUNDINGS = ("half_even", "stochastic", "bernoulli", "row")
 # Lengths of spans, in words: geometric, cut at the longest (SpanBERT, Joshi et al. 2020, 3.1).
 SPAN_PROBABILITY = 0.2
 LONGEST_SPAN = 10
@@ -74,29 +70,6 @@ class MaskingRule:
     random_share: float = 0.1
     unit_weights: tuple[float, ...] = ()
     final_prob: float = 0.0
-
-    def __post_init__(self):
-        for name, allowed in (("masking", MASKINGS), ("rounding", ROUNDINGS)):
-            if (got := getattr(self, name)) not in allowed:
-                raise UserError(f"{name}={got!r} is none of {', '.join(allowed)}.")
-        if self.rounding in ("bernoulli", "row") and self.masking != "subword":
-            raise UserError(
-                f"rounding={self.rounding!r} needs masking='subword', not {self.masking!r}."
-            )
-        if self.final_prob > self.masked_lm_prob:
-            raise UserError(
-                f"final_prob={self.final_prob} must be at most"
-                f" masked_lm_prob={self.masked_lm_prob}: the masking rate falls."
-            )
-        shares = (self.mask_share, self.keep_share, self.random_share)
-        if min(shares) < 0 or not math.isclose(sum(shares), 1.0):
-            raise UserError(f"The shares of masks {shares} must be at least 0 and add up to 1.")
-        needs_words = self.masking in ("whole_word", "span")
-        if needs_words and len(self.is_continuation) < self.vocab_size:
-            raise UserError(
-                f"masking={self.masking!r} needs is_continuation for each of the {self.vocab_size}"
-                f" ids; it has {len(self.is_continuation)}."
-            )
 
 
 def mask_batch(

@@ -170,7 +170,8 @@ class Span(Labelled):
         if self.null_answers:
             # The best span of each, and how much better "no answer" is.
             found = {p["id"]: p["n_best"][0]["text"] if p["n_best"] else "" for p in predictions}
-            odds = {p["id"]: _or_infinity(p["null_odds"]) for p in predictions}
+            odds = {p["id"]: p["null_odds"] for p in predictions}
+            odds = {key: math.inf if value is None else value for key, value in odds.items()}
             values = squad_v2(gold, found, odds, self.null_threshold)
             if "exact_match" in self.metrics:  # SQuAD 1.1's name of it
                 values["exact_match"] = values["exact"]
@@ -206,7 +207,3 @@ def _cmrc2018(
 ) -> dict[str, float]:
     values = cmrc2018(gold, predictions)
     return {"f1": values["F1"], "exact_match": values["EM"], "average": values["AVERAGE"]}
-
-
-def _or_infinity(value: float | None) -> float:
-    return math.inf if value is None else value

@@ -109,9 +109,9 @@ def frequent_words(counts: Mapping[str, int], tokenizer: Tokenizer, number: int)
     """
     _check_kind(tokenizer)
     words = (w for w, n in counts.items() if n >= MIN_COUNT and len(w) <= MAX_WORD_LENGTH)
-    found = [
-        word for word in words if word.isalpha() and _is_split(tokenizer.encode(word), tokenizer)
-    ]
+    encoded = ((word, tokenizer.encode(word)) for word in words if word.isalpha())
+    unknown = [tokenizer.unk_id]
+    found = [word for word, ids in encoded if len(ids) >= MIN_PIECES or ids == unknown]
     rule = f"that occur {MIN_COUNT} times or more and have {MIN_PIECES} pieces or more, or none"
     if len(found) < number:
         fix = f"set data.extra_tokens=frequent:{len(found)}" if found else "leave it out"
@@ -127,10 +127,6 @@ def extend(vocabulary: bytes, words: Collection[str]) -> bytes:
     """Returns the bytes of a vocab.txt with words as new lines at its end."""
     end = b"" if vocabulary.endswith(b"\n") else b"\n"
     return vocabulary + end + "".join(f"{word}\n" for word in words).encode()
-
-
-def _is_split(ids: list[int], tokenizer: Tokenizer) -> bool:
-    return len(ids) >= MIN_PIECES or ids == [tokenizer.unk_id]
 
 
 def _check_kind(tokenizer: Tokenizer) -> None:

@@ -170,7 +170,7 @@ def _json_field(filled: Sequence[str]) -> str:
     for line in islice(filled, 20):
         try:
             value = json.loads(line) if line.startswith("{") else None
-        except (ValueError, RecursionError):
+        except ValueError:
             value = None
         if not isinstance(value, dict):
             return ""
@@ -181,7 +181,7 @@ def _json_field(filled: Sequence[str]) -> str:
 def _text_of(line: str, name: str) -> str:
     try:
         return str(json.loads(line).get(name, ""))
-    except (ValueError, AttributeError, RecursionError):
+    except (ValueError, AttributeError):
         return ""
 
 

@@ -52,7 +52,8 @@ def read_components(content: Json, path: str) -> Components:
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", SPECIAL_TOKENS[1])):
         if (value := model.get(name, expected)) != expected:
             raise UserError(f"{path} has {name}={value!r}: only {expected!r} is supported.")
-    if added := _unknown_tokens(content.get("added_tokens") or ()):
+    contents = (token["content"] for token in content.get("added_tokens") or ())
+    if added := [token for token in contents if token not in SPECIAL_TOKENS]:
         raise UserError(
             f"{path} has added tokens ({', '.join(map(repr, added[:8]))}), which are found in text"
             " before it is split into words: only BERT's special tokens are supported."
@@ -75,10 +76,6 @@ def read_components(content: Json, path: str) -> Components:
     length = model.get("max_input_chars_per_word", WordPieceTokenizer.max_word_length)
     special = {token["content"]: token["id"] for token in content.get("added_tokens") or ()}
     return Components(dict(model["vocab"]) | special, rules, length)
-
-
-def _unknown_tokens(added: Any) -> list[str]:
-    return [token["content"] for token in added if token["content"] not in SPECIAL_TOKENS]
 
 
 def _our_rules(normalizer: Json, splits: Json) -> WordRules | None:

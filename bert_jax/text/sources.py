@@ -102,20 +102,17 @@ class TextFiles:
         Raises:
           UserError: no file contains any text.
         """
-        chunks = self._cut()
-        counts = Counter()
-        if not any(True for chunk in chunks for _ in self.read(chunk, counts)):
-            faults = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
-            raise UserError(f"There is no text in data.source={self.config.source!r} ({faults}).")
-        return chunks
-
-    def _cut(self) -> list[tuple[FileRange, ...]]:
         parts = (
             (part, (os.path.getsize(path) if part.stop is None else part.stop) - part.start)
             for path in self.paths
             for part in cut_file(path, self._may_cut_after())
         )
-        return make_chunks(parts, RANGE_BYTES)
+        chunks = make_chunks(parts, RANGE_BYTES)
+        counts = Counter()
+        if not any(True for chunk in chunks for _ in self.read(chunk, counts)):
+            faults = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
+            raise UserError(f"There is no text in data.source={self.config.source!r} ({faults}).")
+        return chunks
 
     def read(self, chunk: tuple[FileRange, ...], counts: Counter) -> Iterator[Document]:
         for part in chunk:
@@ -164,8 +161,7 @@ class JsonLines(TextFiles):
         field = self.config.field
         try:
             value = json.loads(line)
-        # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:  # also for numbers of thousands of digits
             bad_text.skips("malformed_json_lines", f"invalid JSON: {error}")
             return None
         if not isinstance(value, dict):

@@ -308,7 +308,6 @@ def _train(
 
 
 def _by_frequency(words: Mapping[str, int]) -> list[str]:
-    """Returns the words, the most frequent first, equally frequent ones in the order of strings."""
     return sorted(words, key=lambda word: (-words[word], word))
 
 

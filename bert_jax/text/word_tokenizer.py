@@ -64,7 +64,9 @@ class WordTokenizer(Tokenizer):
         self.pad_id, self.mask_id, self.end_id = self.sep_id, -1, self.sep_id
         self.is_continuation = np.zeros(len(self.pieces), bool)  # every id is a whole word
         self.random_words = np.fromiter(self._ids.values(), np.int32)
-        self.is_tokenized = _is_tokenized(self.pieces)
+        # Text must be split before if other rules than ours made the words.
+        own = [word for word in self.pieces if word not in WORD_SPECIALS]
+        self.is_tokenized = not own or any(basic_tokens(word, False) != [word] for word in own)
         self._characters = np.zeros((0, MAX_CHARACTERS), np.int16)
 
     @property
@@ -138,9 +140,3 @@ def make_word_vocabulary(words: Iterable[str]) -> bytes:
     """Returns the bytes of a vocabulary: WORD_SPECIALS, then the words in their order."""
     others = (word for word in words if word not in WORD_SPECIALS)
     return "".join(f"{word}\n" for word in (*WORD_SPECIALS, *others)).encode()
-
-
-def _is_tokenized(words: Iterable[str]) -> bool:
-    """Returns whether text must be split before, since other rules than ours made the words."""
-    own = [word for word in words if word not in WORD_SPECIALS]
-    return not own or any(basic_tokens(word, False) != [word] for word in own)

@@ -13,6 +13,7 @@ In a bucket all this is the same, objects being files: `files/buckets.py` says w
 """
 
 import contextlib
+import dataclasses
 import logging
 import math
 import os
@@ -37,11 +38,10 @@ from bert_jax.training.seals import (
     checksum_file,
     checksums,
     find_corruption,
-    fingerprint,
     read_metrics,
     write_checksums,
 )
-from bert_jax.training.state import TrainState, join_state, split_state
+from bert_jax.training.state import TrainState
 
 _FOLDER = "checkpoints"
 _logger = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class Checkpoints:
                 f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
                 f" {', '.join(sorted(metrics))}."
             )
-        params, rest = split_state(state)
+        params, rest = _split(state)
         self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
@@ -177,13 +177,11 @@ class Checkpoints:
                 )
             if processes.is_main():
                 write_checksums(folder, metrics, files)
-                self._delete_old()
-
-    def _delete_old(self) -> None:
-        sealed = self._sealed_steps()
-        for step in set(sealed) - set(sealed[-self._keep :] + self._best(self._keep_best)):
-            buckets.remove(checksum_file(self._folder / str(step)))
-            buckets.remove(self._folder / str(step))
+                sealed = self._sealed_steps()
+                kept = sealed[-self._keep :] + self._best(self._keep_best)
+                for old in set(sealed) - set(kept):
+                    buckets.remove(checksum_file(self._folder / str(old)))
+                    buckets.remove(self._folder / str(old))
 
     def _best(self, count: int) -> list[int]:
         """Returns the steps with the best values of the metric, best first."""
@@ -226,16 +224,14 @@ class Checkpoints:
         """Returns the metrics of a checkpoint's evaluation; empty if there was none."""
         return read_metrics(self._folder / str(step))
 
-    def fingerprint(self, step: int) -> str:
-        """Returns a hash that differs for different checkpoints."""
-        return fingerprint(self._folder / str(step))
-
     def _first_good(self, candidates: Callable[[], list[int]]) -> int | None:
         """Returns the first of these steps whose checkpoint is intact, equal on all processes."""
         step = -1
         if processes.is_main():
-            if not self._read_only:
-                self._remove_unfinished()
+            for unsealed in () if self._read_only else _step_folders(self._folder.parent):
+                if not checksum_file(unsealed).is_file():
+                    _logger.warning("Checkpoint %s is unfinished and is removed.", unsealed.name)
+                    buckets.remove(unsealed)
             step = next(filter(self._is_intact, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
@@ -243,19 +239,15 @@ class Checkpoints:
         self._manager.reload()
         return None if step < 0 else step
 
-    def _remove_unfinished(self) -> None:
-        for folder in _step_folders(self._folder.parent):
-            if not checksum_file(folder).is_file():
-                _logger.warning("Checkpoint %s is unfinished and is removed.", folder.name)
-                buckets.remove(folder)
-
     def _is_intact(self, step: int) -> bool:
         folder = self._folder / str(step)
         if not (corruption := find_corruption(folder)):
             return True
         action = "skipped"
         if not self._read_only:
-            aside = _free_name(self._folder / f"damaged-{step}")
+            name = f"damaged-{step}"
+            taken = sum(other.startswith(name) for other in buckets.names(self._folder))
+            aside = self._folder / (f"{name}-{taken}" if taken else name)
             buckets.move(folder, aside)
             buckets.remove(checksum_file(folder))
             action = f"moved to {aside}"
@@ -277,7 +269,7 @@ class Checkpoints:
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.
         """
-        params, rest = split_state(like)
+        params, rest = _split(like)
         self._check_same(step, "params", params)
         self._check_same(step, "train_state", rest)
         restored = self._manager.restore(
@@ -288,7 +280,8 @@ class Checkpoints:
                 meta=ocp.args.JsonRestore(),
             ),
         )
-        return join_state(restored["params"], restored["train_state"]), restored["meta"]
+        state = TrainState(params=restored["params"], **restored["train_state"])
+        return state, restored["meta"]
 
     def restore_params(self, step: int, like: Any) -> Any:
         """Reads the parameters alone, directly into the shardings of `like`.
@@ -373,6 +366,9 @@ def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
     return [folder / name for name in buckets.names(folder) if name.isdecimal()]
 
 
-def _free_name(path: pathlib.Path) -> pathlib.Path:
-    taken = sum(name.startswith(path.name) for name in buckets.names(path.parent))
-    return path.with_name(f"{path.name}-{taken}") if taken else path
+def _split(state: TrainState) -> tuple[Any, dict[str, Any]]:
+    """Returns the parameters, and what else training needs; arrays or shapes."""
+    rest = {item.name: getattr(state, item.name) for item in dataclasses.fields(state)}
+    if not jax.tree.leaves(state.carry):
+        del rest["carry"]
+    return rest.pop("params"), rest

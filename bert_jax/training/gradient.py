@@ -86,7 +86,10 @@ def compute_gradient(
     grads, (sums, first_carry) = gradient(state.params, first_part)
     rest = (jnp.arange(1, num_microbatches), jax.tree.map(lambda x: x[1:], parts))
     (grads, sums), carries = jax.lax.scan(add_part, (grads, sums), rest)
-    carry = jax.tree.map(_join, first_carry, carries)
+    # [rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `split` has split.
+    carry = jax.tree.map(
+        lambda first, others: merge(jnp.concatenate([first[None], others])), first_carry, carries
+    )
     return grads, sums, like_rows(carry, state.carry)
 
 
@@ -195,8 +198,3 @@ def merge(parts: Any) -> Any:
         return array.reshape(-1, *array.shape[2:])
 
     return jax.tree.map(merge_array, parts)
-
-
-def _join(first: jax.Array, rest: jax.Array) -> jax.Array:
-    """[rows, ...], [microbatches - 1, rows, ...] -> [batch, ...], what `split` has split."""
-    return merge(jnp.concatenate([first[None], rest]))

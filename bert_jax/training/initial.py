@@ -16,9 +16,6 @@ from bert_jax.exchange.loaded import LoadedModel, encoder_shapes, vocabulary_par
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks.causal_lm import CausalLM
-from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.workdir import open_model
@@ -147,13 +144,6 @@ def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
     """Returns the tokens that rows have in addition to text, by id."""
     ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
     return {index: tokenizer.pieces[index] for index in ids}
-
-
-def make_pretraining(model: EncoderConfig, next_sentence: bool) -> Task:
-    """Returns the task whose model has the heads of pre-training, for its parameters."""
-    if model.lm_head == "tied":  # nothing is between the encoder and the words
-        return CausalLM(model=model)
-    return Pretraining(model=model, next_sentence=next_sentence)
 
 
 # ------------------------------------------------------------------ what fits

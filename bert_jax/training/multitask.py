@@ -169,13 +169,11 @@ class _States:
     def put(self, task: str, state: TrainState) -> None:
         """Replaces the state of a task, and the encoder by that of the task."""
         params = flatten(state.params)
-        shared = {path for path in params if self._is_shared(path)}
+        pooler = f"{self.name}/pooler/"
+        shared = {p for p in params if p.startswith(f"{self.name}/") and not p.startswith(pooler)}
         self.encoder = {path: params[path] for path in shared}
         own = {path: params[path] for path in params if path not in shared}
         self.own[task] = dataclasses.replace(state, params=own)
-
-    def _is_shared(self, path: str) -> bool:
-        return path.startswith(f"{self.name}/") and not path.startswith(f"{self.name}/pooler/")
 
     def packed(self) -> TrainState:
         """Returns all of it as one state, whose step is the turn, for a checkpoint."""

@@ -159,7 +159,11 @@ def _open_labelled(
     lengths = config.data.bucket_lengths or _lengths_of_run(workdir)
     training, grows = (), reads_new_words(config.model)
     if to_train:
-        vocabulary = _vocabulary(config)
+        if not (vocabulary := config.data.vocab):
+            raise UserError(
+                "config.init_from is missing: the pre-trained model to start from. (Or name a"
+                " vocabulary with config.data.vocab, to start from random parameters.)"
+            )
         tokenizer = load_tokenizer(vocabulary, config.data.lowercase, grows)
         check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
         if not config.data.train:
@@ -194,6 +198,7 @@ def _open_labelled(
         _rows(name, source, *_read(task, source), task, tokenizer).padded_to(pad_lengths)
         for name, source in sources.items()
     )
+    parts = [*(rows.sha256 for rows in training), tokenizer.fingerprint, *task.labels]
     return Run(
         config=config,
         workdir=workdir,
@@ -204,7 +209,7 @@ def _open_labelled(
         task=task,
         training=training,
         evaluation=(evaluation,),
-        fingerprint=_fingerprint(training, tokenizer, task.labels),
+        fingerprint=hashlib.sha256(json.dumps(parts).encode()).hexdigest(),
     )
 
 
@@ -236,22 +241,6 @@ def _check_packing(config: FinetuningConfig, task: Labelled) -> None:
             " would mix the examples of a row:"
             " set config.data.max_examples_per_row=1."
         )
-
-
-def _fingerprint(
-    training: Sequence[LabelledRows], tokenizer: Tokenizer, labels: tuple[str, ...]
-) -> str:
-    parts = [*(rows.sha256 for rows in training), tokenizer.fingerprint, *labels]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _vocabulary(config: FinetuningConfig) -> str:
-    if not config.data.vocab:
-        raise UserError(
-            "config.init_from is missing: the pre-trained model to start from. (Or name a"
-            " vocabulary with config.data.vocab, to start from random parameters.)"
-        )
-    return config.data.vocab
 
 
 def _more_sources(entries: Sequence[str]) -> dict[str, str]:

@@ -104,7 +104,10 @@ class Run:
                 return make_phase_task(self.config, phase.task)
             task = self.task.bind(self.model, self.tokenizer, phase, evaluate)
             task = add_losses(task, self.losses) if self.losses else task
-            return self.teacher.teach(task) if self.teacher and not evaluate else task
+            if self.teacher is None or evaluate:
+                return task
+            config = self.config.distillation
+            return Distilled(task, self.teacher.task, config, model=task.model)
 
         return make
 

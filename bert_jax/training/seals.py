@@ -44,11 +44,6 @@ def find_corruption(folder: pathlib.Path) -> str:
     return ""
 
 
-def fingerprint(folder: pathlib.Path) -> str:
-    """Returns the SHA-256 of a checkpoint's list of checksums."""
-    return file_sha256(checksum_file(folder))
-
-
 def read_metrics(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the metrics that a checkpoint was sealed with; empty if it was not evaluated."""
     return json.loads(checksum_file(folder).read_text())["metrics"]

@@ -1,7 +1,7 @@
 """The state of training, and its creation directly in its shardings."""
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Any
 
 import flax.struct
@@ -14,7 +14,6 @@ from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS, heads
 from bert_jax.optim.average import swap_average
-from bert_jax.tasks.distillation import PROJECTION
 from bert_jax.tasks.task import Task
 from bert_jax.training.carry import zero_carry
 
@@ -42,31 +41,6 @@ class TrainState:
     opt_state: Any
     nonfinite_streak: jax.Array
     carry: Any = ()
-
-
-def split_state(state: TrainState) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns the parameters of the model, and what else training needs; arrays or shapes.
-
-    A projection that only distillation reads belongs to the second, and so does a carry.
-    """
-    params = dict(state.params)
-    rest = {
-        "step": state.step,
-        "opt_state": state.opt_state,
-        "nonfinite_streak": state.nonfinite_streak,
-    }
-    if PROJECTION in params:
-        rest[PROJECTION] = params.pop(PROJECTION)
-    if jax.tree.leaves(state.carry):
-        rest["carry"] = state.carry
-    return params, rest
-
-
-def join_state(params: Mapping[str, Any], rest: Mapping[str, Any]) -> TrainState:
-    """Returns the state whose two parts `split_state` has returned."""
-    own = {PROJECTION: rest[PROJECTION]} if PROJECTION in rest else {}
-    others = {name: value for name, value in rest.items() if name != PROJECTION}
-    return TrainState(params={**params, **own}, **others)
 
 
 def swapped(state: TrainState) -> TrainState:

@@ -22,10 +22,6 @@ FOR_MASKS = {
             "mask_rounding='stochastic' needs config.data.mode='dynamic': the released program",
         ),
         (
-            {"mode": "static", "mask_rounding": "bernoulli"},
-            "mask_rounding='bernoulli' needs config.data.mode='dynamic': the released program",
-        ),
-        (
             {"mode": "static", "segments": "full_sentences"},
             "segments='full_sentences' needs config.data.mode='dynamic': the released program",
         ),
@@ -40,18 +36,6 @@ FOR_MASKS = {
         (
             {"lexicon": "names.txt"},
             "lexicon='names.txt' has no effect with config.data.masking='subword': set config.dat",
-        ),
-        (
-            {"lexicon_weights": ("person=2",), "masking": "span"},
-            "lexicon_weights=.'person=2',. has no effect with config.data.masking='span'",
-        ),
-        (
-            {"mask_rounding": "bernoulli", "masking": "phrase", "lexicon": "names.txt"},
-            "mask_rounding='bernoulli' needs config.data.masking='subword', not 'phrase': it ch",
-        ),
-        (
-            {"mask_rounding": "row", "masking": "span"},
-            "mask_rounding='row' needs config.data.masking='subword', not 'span': it chooses",
         ),
         (
             {"mask_rounding": "row", "max_predictions_per_seq": 20},

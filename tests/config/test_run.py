@@ -15,7 +15,6 @@ from bert_jax.config.store import parse
         ({"steps": 0}, "config.steps=0 must be above 0."),
         ({"seed": -1}, "config.seed=-1 must be at least 0."),
         ({"optimizer.learning_rate": float("nan")}, "learning_rate=nan is not a finite number."),
-        ({"optimizer.epsilon": float("inf")}, "epsilon=inf is not a finite number."),
         (
             {"model.dropout_rate": 1.0},
             "dropout_rate=1.0 must be at least 0 and below 1.",
@@ -24,16 +23,9 @@ from bert_jax.config.store import parse
             {"mesh.data": 0},
             "config.mesh.data=0 must be at least 1, or -1 for all remaining devices.",
         ),
-        ({"mesh.tensor": -2}, "config.mesh.tensor=-2 must be at least 1"),
         (
             {"dtype": "float16"},
             "config.dtype='float16' must be one of float32, bfloat16, bfloat16_products.",
-        ),
-        ({"prng_impl": "mt"}, "config.prng_impl='mt' must be one of threefry2x32,"),
-        ({"nonfinite": "hope"}, "config.nonfinite='hope' must be one of abort, skip."),
-        (
-            {"model.activation": "relu"},
-            "activation='relu' must be one of gelu_tanh, gelu",
         ),
         (
             {"checkpoint.best_metric": "f1"},
@@ -43,35 +35,20 @@ from bert_jax.config.store import parse
             {"epochs": 1.0, "tokens": 5},
             "config.epochs and config.tokens both give the length of training: set one of them.",
         ),
-        ({"model.num_heads": 7}, "config.model.hidden_size=768 is not divisible by num_heads=7."),
-        ({"model.type_vocab_size": 1}, "config.model.type_vocab_size=1 is too few"),
         ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
         (
             {"optimizer.phase_schedules": ((1e-3, 0.1),)},
             "phase_schedules=((0.001, 0.1),) is not a pair of a",
         ),
         (
-            {"optimizer.phase_schedules": ((1e-3, 0.1), (0.0, 0.1))},
-            "for each of config.phases, such as",
-        ),
-        ({"optimizer.phase_schedules": (1e-3, 0.1)}, "phase_schedules=(0.001, 0.1) is not a pair"),
-        (
             {"phases": ((1024, 1.0),)},
             "config.phases has a sequence length of 1024, above",
         ),
         ({"phases": ((4, 1.0),)}, "config.phases=((4, 1.0),) has a sequence length below 8"),
-        ({"data.mode": "live"}, "data.mode='live' must be one of dynamic, static."),
-        ({"data.segments": "lines"}, "data.segments='lines' must be one of pairs, full_sentences,"),
-        (
-            {"data.mask_rounding": "up"},
-            "data.mask_rounding='up' must be one of half_even,",
-        ),
         (
             {"model.attention": "cudnn", "model.attention_dropout_rate": 0.0},
             "config.model.attention='cudnn' needs config.dtype='bfloat16', not 'float32'",
         ),
-        ({"model.mask_value": 0.0}, "config.model.mask_value=0.0 must be below 0."),
-        ({"model.mask_value": float("-inf")}, "config.model.mask_value=-inf is not a finite"),
         (
             {"data.segments": "full_sentences"},
             "config.model.next_sentence=True needs config.data.segments='pairs', not"
@@ -98,23 +75,11 @@ def test_an_invalid_value_is_named(values, message, make_config):
     [
         ({"metrics": ()}, "config.metrics is empty: name a score, such as accuracy."),
         (
-            {"checkpoint.best_metric": "f1"},
-            "config.checkpoint.best_metric='f1' must be one of loss, accuracy.",
-        ),
-        ({"data.batch_by": "words"}, "config.data.batch_by='words' must be one of rows, tokens."),
-        (
             {"data.bucket_lengths": (64, 32)},
             "config.data.bucket_lengths=(64, 32) are not ascending, positive",
         ),
-        (
-            {"data.bucket_lengths": (0, 32)},
-            "config.data.bucket_lengths=(0, 32) are not ascending, positive",
-        ),
         ({"reinit_layers": 13}, "config.reinit_layers=13 is above config.model.num_layers=12."),
-        ({"reinit_layers": -1}, "config.reinit_layers=-1 must be at least 0."),
         ({"optimizer.frozen_layers": -2}, "must be at least 0, or -1 for all layers."),
-        ({"head.n_best": 0}, "config.head.n_best=0 must be above 0."),
-        ({"model.attention_window": -1}, "config.model.attention_window=-1 must be at least 0."),
     ],
 )
 def test_an_invalid_value_of_fine_tuning_is_named(values, message, make_labelled):
@@ -152,7 +117,6 @@ def test_a_threshold_may_have_any_sign(make_labelled):
         (lambda values: values.update(steps=1 << 63), "is not a finite number."),
         (lambda values: values.update(phases="x"), "config.phases='x' must be of type tuple."),
         (lambda values: values["data"].update(lowercase=1), "lowercase=1 must be of type bool."),
-        (lambda values: values["model"].update(mask="causal"), "is now config.model.attention_pat"),
     ],
 )
 def test_fields_that_are_missing_unknown_or_of_another_type(change, message, make_config):

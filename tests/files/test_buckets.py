@@ -74,7 +74,6 @@ def test_unfinished_work_stays_here(store, machine, address):
     copy = pathlib.Path(buckets.local(f"{address}/data"))
     (copy / "unfinished").mkdir(parents=True)
     atomic.write_text(copy / "unfinished" / "counts.json", "{}")
-    atomic.write_text(copy / "predictions.jsonl.unfinished", "")
     with atomic.whole_file(copy / "a.txt") as part:
         atomic.write_text(part, "a")
         assert not content(store, f"{address}/data")

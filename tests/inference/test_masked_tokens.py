@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
-from bert_jax.data.labelled.texts import Text
+from bert_jax.data.labelled.texts import Text, spell_masks
 from bert_jax.inference.predictor import TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.training.evaluate import evaluate
@@ -20,6 +20,11 @@ def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
     certificate = pathlib.Path(workdir, "certificate.json")
     certificate.write_text(json.dumps({"tensors": {"fresh": paths}}))
     return certificate
+
+
+def test_spans_are_written_out():
+    assert spell_masks("a [MASK:3].") == "a [MASK] [MASK] [MASK]."
+    assert spell_masks("[MASK:0] [MASK:x] [MASK]") == "[MASK:0] [MASK:x] [MASK]"
 
 
 def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):

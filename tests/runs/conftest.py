@@ -10,7 +10,7 @@
 | two and four processes train as one; one that fails or is missing | test_processes |
 | next-token prediction, GPT's vocabulary | test_causal_lm, test_gpt_vocabulary |
 | the end of ten million steps; listeners and losses of a program | test_long, test_listener |
-| a sweep that is killed; the tools that flip bits and kill programs | test_sweep, test_tools |
+| the tools that flip bits and kill programs | test_tools |
 """
 
 import dataclasses

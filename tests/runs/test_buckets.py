@@ -3,21 +3,15 @@
 import dataclasses
 import json
 import pathlib
-import subprocess
-import sys
 
-import numpy as np
 import pytest
 
-from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import buckets
-from bert_jax.training.train import train
 from tests import object_stores
 from tests.object_stores import another_machine
 from tests.resuming import assert_same_arrays
-from tests.runs.conftest import ENVIRONMENT, ONE_PHASE, REPOSITORY, Run, kill_when, outcome
-from tests.runs.test_processes import assert_same_numbers, finish, start_together
+from tests.runs.conftest import ONE_PHASE, Run, kill_when
 
 SHORT = ONE_PHASE | {"steps": 6, "eval__every": "0", "checkpoint__every": "2"}
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning")
@@ -117,57 +111,6 @@ def test_a_killed_run_goes_on_on_another_machine(store, bucket_run, machines, fi
     assert "held-out" in out
     config = json.loads((run.workdir / "config.json").read_text())
     assert config["data"]["dir"] == store.address("killed-data")
-
-
-@on("gs", "s3")
-def test_a_damaged_checkpoint_is_moved_aside_in_the_bucket(store, bucket_run, machines):
-    run = bucket_run("damaged", **SHORT)
-    finish_on(run, machines())
-    files = store.files()
-    key = str(run.workdir).partition("://")[2]
-    damaged = sorted(files.find(f"{key}/checkpoints/6/params"))[-1]
-    content = files.cat_file(damaged)
-    files.pipe_file(damaged, content[:-1] + bytes([content[-1] ^ 1]))
-    out = finish_on(run, machines())
-    assert "resumed    after step 4 of 6" in out, out
-    machines()
-    assert {"damaged-6", "6", "4"} <= buckets.names(run.checkpoints)
-
-
-@on("s3", "gs")
-def test_two_machines_train_as_one(store, bucket_run, machines, make_run):
-    run = bucket_run("together", **SHORT)
-    run.caches = caches = [machines(), machines()]
-    finish(start_together(run))
-    assert not list(caches[1].rglob("report.html"))  # only process 0 writes other files
-    machines()
-    buckets.local(run.workdir)
-    here = make_run(**SHORT)
-    train(here.config, str(here.workdir))
-    assert_same_numbers(run, here)
-    for name, array in fetched(run, 6).items():
-        expected = here.arrays(6)[name]
-        np.testing.assert_allclose(array, expected, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
-@on("gs", "s3")
-def test_two_machines_prepare_the_same_data_at_the_same_time(store, bucket_run, machines):
-    run = bucket_run("prepared")
-    command = [sys.executable, "-m", "bert_jax", "prepare", "--config=configs/tiny.py"]
-    command += [f"--config.{name}={value}" for name, value in run.values.items()]
-    started = []
-    for cache in (machines(), machines()):
-        environment = ENVIRONMENT | store.environment | {"XDG_CACHE_HOME": str(cache)}
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(
-            subprocess.Popen(command, cwd=REPOSITORY, env=environment, text=True, **pipes)
-        )
-    for code, _, err in map(outcome, started):
-        assert code == 0, err
-    machines()
-    manifest = Manifest.load(buckets.local(run.values["data.dir"]))
-    assert manifest.verify() > 0
-    assert "preparing.json" not in buckets.names(manifest.folder)
 
 
 @on("s3", "gs")

@@ -1,4 +1,4 @@
-"""Runs of next-token prediction: left-to-right BERT and GPT learn, resume, evaluate and predict."""
+"""Runs of next-token prediction: left-to-right BERT and GPT learn, evaluate and predict."""
 
 import json
 import pathlib
@@ -22,7 +22,7 @@ from bert_jax.training.train import train
 from configs import gpt, left_to_right
 from tests import tiny
 from tests.inference.conftest import predict_file
-from tests.resuming import assert_same_run, metrics_of, train_in_parts
+from tests.resuming import metrics_of
 
 WORDS = "the cat dog bird saw heard a small old tree river and then it slept".split()
 COMMON = {
@@ -135,13 +135,6 @@ def test_parameters_are_split_over_the_mesh_and_the_head_is_as_configured(run):
     assert len(moments) == 2 and all(leaf.sharding == table.sharding for leaf in moments)
 
 
-def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path):
-    if run.name != "gpt":
-        pytest.skip("rows of pairs: tests/runs/test_exactness.py")
-    train_in_parts(run.config, tmp_path, 31)
-    assert_same_run(tmp_path, run.workdir)
-
-
 def test_likely_texts_are_more_probable(run, tmp_path):
     output = tmp_path / "output.jsonl"
     config = store.load(run.workdir)
@@ -162,26 +155,3 @@ def test_likely_texts_are_more_probable(run, tmp_path):
         assert sum(e["log_probability"] for e in score["log_probabilities"]) == expected
         assert score["unknown_tokens"] == 0
     assert [e["token"] for e in scores[0]["log_probabilities"]] == "the cat saw a tree .".split()
-
-
-@pytest.mark.slow
-def test_left_to_right_bert_trains_on_full_sentences_with_sinusoidal_positions(folder, tmp_path):
-    config = make_config("left_to_right", folder)
-    config = config.replace(
-        {
-            "data.segments": "full_sentences",
-            "data.dir": str(tmp_path / "data"),
-            "model.positions": "sinusoidal",
-            "metrics": (),
-            "steps": 24,
-            "optimizer.learning_rate": 2e-2,
-        }
-    )
-    result = train(config, str(tmp_path / "run"))
-    state = result.state
-    assert "position_embeddings" not in state.params["bert"]["embeddings"]
-    rows = metrics_of(tmp_path / "run")
-    training = [row["loss"] for row in rows if row["split"] == "train"]
-    assert training[-1] < training[0] - 0.5
-    (held_out,) = [row for row in rows if row["split"] == "validation"]
-    assert "perplexity" in held_out and "bits_per_character" not in held_out

@@ -12,14 +12,12 @@ import pytest
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.run import RunConfig
-from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.outputs.samples import held_out_sentences
 from bert_jax.training import metrics
-from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
 from tests.inference.conftest import predict_file
@@ -105,14 +103,6 @@ def run(make_run) -> Run:
 
 
 @pytest.fixture(scope="module")
-def static_run(make_run) -> Run:
-    """A shorter one in this process, with the masks of the released program's procedure."""
-    run = make_run(**{"data.mode": "static", "data.dir": "", "steps": 60})
-    train(run.config, str(run.workdir))
-    return run
-
-
-@pytest.fixture(scope="module")
 def predictor(run) -> TaskPredictor:
     return TaskPredictor(Predictor(load_run(run)), top_k=3)
 
@@ -182,11 +172,6 @@ def test_all_options_together_learn_too(make_run):
     assert rows[-1]["masked_lm_loss"] < rows[0]["masked_lm_loss"] - 0.3
 
 
-def test_static_masks_train_too(static_run):
-    *_, report = rows_of(static_run, "train")
-    assert report["masked_lm_loss"] < math.log(len(TOPICS))
-
-
 # --------------------------------------------------------------------------------- evaluation
 
 
@@ -200,27 +185,6 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
     assert f"checkpoint of step {STEPS}" in done.stdout
     assert "unigram entropy" in done.stdout
     assert "health: " in done.stdout
-
-
-def test_the_last_part_of_a_batch_counts_exactly(static_run):
-    """Static rows carry their masks, so that the numbers cannot depend on how they are batched."""
-    config = config_of(static_run)
-    found = {}
-    for batch_size in (8, 16, 24):
-        config = config.replace({"eval.batch_size": batch_size})
-        found[batch_size] = evaluate(config, str(static_run.workdir))
-    held_out = Manifest.load(config.data.dir or f"{static_run.workdir}/data")
-    assert held_out.num_rows("validation", 24) % 24  # a part is left over
-    assert found[16] == pytest.approx(found[8], rel=1e-5)
-    assert found[24] == pytest.approx(found[8], rel=1e-5)
-
-
-def test_evaluation_can_stop_after_some_batches(static_run):
-    config = config_of(static_run)
-    config = config.replace({"eval.batch_size": 8})
-    whole = evaluate(config, str(static_run.workdir))
-    config = config.replace({"eval.max_batches": 1})
-    assert evaluate(config, str(static_run.workdir)) != whole
 
 
 # --------------------------------------------------------------------------------- prediction
@@ -246,16 +210,6 @@ def test_masks_are_filled_with_the_word_of_the_context(predictor):
         assert mask["candidates"][0]["probability"] > 2 / len(TOPICS)
 
 
-def test_probabilities_of_all_candidates_add_up(run, tmp_path):
-    """The embedding table has 24 rows, the vocabulary 18 pieces: only those are candidates."""
-    (answer,) = answers_of(run, tmp_path, "[MASK] kaka [MASK]", top_k=1000)
-    for mask in answer["masks"]:
-        values = [candidate["probability"] for candidate in mask["candidates"]]
-        assert len(values) == 18
-        assert values == sorted(values, reverse=True)
-        assert sum(values) == pytest.approx(1, abs=1e-5)
-
-
 def test_lines_are_answered_in_order_whatever_their_form(run, tmp_path):
     first, other = sentence("kaka"), sentence("molo")
     answers = answers_of(
@@ -275,17 +229,6 @@ def test_lines_are_answered_in_order_whatever_their_form(run, tmp_path):
     for answer in (answers[1], answers[3]):
         assert answer["next_sentence"].keys() == {"is_next", "random_next"}
         assert sum(answer["next_sentence"].values()) == pytest.approx(1, abs=1e-5)
-
-
-def test_words_of_held_out_text_are_masked(run):
-    found = held_out_sentences(config_of(run), str(run.workdir), 3)
-    assert len(found) == 3
-    for text, word in found:
-        assert word in TOPICS
-        assert text.count("[MASK]") == 1
-        assert set(text.lower().replace(".", " .").split()) <= {"[mask]", word, "."}
-        assert text.endswith(".")
-        assert text[0].isupper() or text.startswith("[MASK]")
 
 
 # --------------------------------------------------------------------------------- as a user

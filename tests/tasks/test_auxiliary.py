@@ -76,15 +76,7 @@ CASES = {
         Distilled(
             PRETRAINING,
             dataclasses.replace(PRETRAINING, model=TEACHER),
-            DistillationConfig(
-                teacher="runs/teacher",
-                temperature=2.0,
-                hidden_weight=1.0,
-                layer_map=((0, 1), (1, 1)),
-                relation_weight=1.0,
-                relation_layer=1,
-                relation_heads=4,
-            ),
+            DistillationConfig(teacher="runs/teacher", temperature=2.0),
             model=PRETRAINING.model,
         ),
         make_batch(8),
@@ -92,9 +84,8 @@ CASES = {
 }
 # jax sorts the names.
 DISTILLED = (
-    *("weighted_hidden_loss", "weighted_masked_lm_distilled_loss", "weighted_masked_lm_loss"),
+    *("weighted_masked_lm_distilled_loss", "weighted_masked_lm_loss"),
     *("weighted_next_sentence_distilled_loss", "weighted_next_sentence_loss"),
-    "weighted_relation_loss",
 )
 
 

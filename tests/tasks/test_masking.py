@@ -340,18 +340,3 @@ def test_masks_are_the_same_on_a_mesh(changes):
     here = mask(jax.random.key(0), rows, rule)
     there = mask(jax.random.key(0), jax.device_put(rows, sharding), rule)
     jax.tree.map(np.testing.assert_array_equal, here, there)
-
-
-def test_an_invalid_rule_is_refused():
-    with pytest.raises(ValueError, match="masking='words' is none of subword, whole_word, span"):
-        make_rule("words")
-    with pytest.raises(ValueError, match="The shares of masks .0.8, 0.1, 0.2. must be at least 0"):
-        dataclasses.replace(make_rule(), random_share=0.2)
-    with pytest.raises(ValueError, match="rounding='up' is none of half_even, stochastic, bern"):
-        make_rule(rounding="up")
-    with pytest.raises(
-        ValueError, match="rounding='bernoulli' needs masking='subword', not 'span'"
-    ):
-        make_rule("span", rounding="bernoulli")
-    with pytest.raises(ValueError, match="needs is_continuation for each of the 1000 ids; it has"):
-        dataclasses.replace(make_rule("span"), is_continuation=())

@@ -12,7 +12,6 @@ from tests.text.test_sources import read
 # Malformed JSON lines: (line, name of its count, the document when repaired, message).
 BAD_JSON = [
     ('{"text": "One.', "malformed_json_lines", None, "invalid JSON: Unterminated string"),
-    ("[" * 100_000, "malformed_json_lines", None, "invalid JSON"),
     ('["One."]', "malformed_json_lines", None, "a JSON list instead of an object"),
     ('{"a": 1}', "missing_fields", None, r"no field 'text' \(data.field\) but 'a'"),
     ('{"text": 1}', "non_text_fields", None, "field 'text' is a int, not a string"),

@@ -12,7 +12,6 @@
 | a teacher: whole runs, every task, another program's; refused | test_distillation |
 | ELMo: phases, resumption, a tagger on the frozen encoder | test_elmo_runs |
 | initial parameters: taken over, new, refused | test_initial |
-| phrases as units of masking, resumption bit for bit | test_phrases |
 | class weights, thresholds and temperature of a skewed file | test_skewed |
 | several seeds; early stopping | test_seeds, test_early_stopping |
 | several tasks on one encoder: idle heads, resumption; refused | test_multitask |

@@ -17,10 +17,12 @@ from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange import export
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
+from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.listeners.make import training_listener
-from bert_jax.training.initial import initial_params, make_pretraining
+from bert_jax.training.initial import initial_params
 from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
@@ -32,10 +34,17 @@ TABLE = "bert/embeddings/word_embeddings/embedding"
 CLASSIFIER = {"classifier__kernel": (16, 3), "classifier__bias": (3,)}
 
 
+def pretraining_heads(model):
+    """The task whose model has the heads of pre-training, as an imported one has them."""
+    if model.lm_head == "tied":
+        return CausalLM(model=model)
+    return Pretraining(model=model, next_sentence=model.next_sentence)
+
+
 def start(workdir, config=None, task=None, layers=(), extend_positions="", labels=None):
     """Returns the initial parameters by path, their shardings, random ones, and the lines."""
     config = config or store.load(str(workdir))
-    task = task or make_pretraining(config.model, config.model.next_sentence)
+    task = task or pretraining_heads(config.model)
     like, rng = abstract_params(task, make_mesh()), np.random.default_rng(1)
     random_ones = {path: rng.random(leaf.shape, np.float32) for path, leaf in flatten(like).items()}
     params, lines = initial_params(

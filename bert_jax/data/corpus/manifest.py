@@ -59,7 +59,7 @@ class Manifest:
             raise UserError(
                 f"{folder} has no prepared data (no {NAME}): run bert_jax prepare."
             ) from None
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"{path} is corrupt ({error}): prepare the data again.") from None
         if version != VERSION:
             raise UserError(

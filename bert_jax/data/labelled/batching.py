@@ -75,8 +75,7 @@ class BucketedLoader:
         have about the positions of `batch_size` rows of mean length; otherwise it is `batch_size`.
 
     Raises:
-      UserError: there are no rows, one is longer than the last bucket, or `batch_size` is not
-        positive.
+      UserError: there are no rows, or one is longer than the last bucket.
     """
 
     def __init__(
@@ -87,7 +86,7 @@ class BucketedLoader:
         bucket_lengths: Sequence[int],
         by_tokens: bool = False,
     ):
-        self._buckets = _buckets(lengths, batch_size, bucket_lengths)
+        self._buckets = _buckets(lengths, bucket_lengths)
         self._bucket_lengths = np.asarray(bucket_lengths)
         self.batch_size = batch_size
         self.seed = seed
@@ -183,7 +182,7 @@ class PackedLoader:
       max_examples: maximum number of examples of a row.
 
     Raises:
-      UserError: there are no examples, one is too long, or `batch_size` is not positive.
+      UserError: there are no examples, or one is too long.
     """
 
     def __init__(
@@ -194,7 +193,7 @@ class PackedLoader:
         row_length: int,
         max_examples: int,
     ):
-        _check_not_empty(lengths, batch_size)
+        _check_not_empty(lengths)
         self.batch_size, self.seed = batch_size, seed
         self._row_length = row_length
         order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
@@ -234,25 +233,21 @@ def evaluation_batches(
     Raises:
       UserError: as `BucketedLoader`.
     """
-    buckets = _buckets(lengths, batch_size, bucket_lengths)
+    buckets = _buckets(lengths, bucket_lengths)
     order = np.argsort(-buckets, kind="stable")
     order = np.pad(order, (0, -len(order) % batch_size), constant_values=-1)
     for rows in order.reshape(-1, batch_size):
         yield rows, bucket_lengths[int(buckets[rows[0]])]
 
 
-def _check_not_empty(lengths: np.ndarray, batch_size: int) -> None:
+def _check_not_empty(lengths: np.ndarray) -> None:
     if not len(lengths):
         raise UserError("There are no rows to make batches of.")
-    if batch_size < 1:
-        raise UserError(f"batch_size={batch_size} must be at least 1.")
 
 
-def _buckets(lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]) -> np.ndarray:
+def _buckets(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
     """Returns int64[rows], the bucket of each row."""
-    _check_not_empty(lengths, batch_size)
-    if list(bucket_lengths) != sorted(set(bucket_lengths)):
-        raise UserError(f"bucket_lengths={tuple(bucket_lengths)} must be ascending.")
+    _check_not_empty(lengths)
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):
         raise UserError(
             f"A row has {longest} tokens, more than the largest of"

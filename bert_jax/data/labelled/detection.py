@@ -15,7 +15,7 @@ bert_jax.data.labelled.forms.label_kinds has the kinds of labels.
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -98,12 +98,14 @@ def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
     if task and task not in TASKS:
         raise UserError(f"Unknown task {task!r}. Available: {', '.join(TASKS)}.")
     refuse_spreadsheet(path)
+    found = None
     if has_objects(path):
         refuse_object(path, value := _first_object(path))
         found = _of_object(value)
     else:
         refuse_lines(path)
-        found = _of_lines(path)
+        if (fields := detect_columns(path)) is not None:
+            found = Detection("tagging", "a word and its tag a line", fields)
     if found is None:
         found = _of_table(path, given, task)
     if task and found.task != task:
@@ -128,12 +130,6 @@ def _of_object(value: Any) -> Detection | None:
     if "qas" in names and {"context", "context_text"} & names:
         return Detection("span", "contexts with questions (qas)")
     return None
-
-
-def _of_lines(path: str) -> Detection | None:
-    """Returns the detection of lines of words and tags; None: they are something else."""
-    fields = detect_columns(path)
-    return None if fields is None else Detection("tagging", "a word and its tag a line", fields)
 
 
 # ------------------------------------------------------------------ tables
@@ -183,17 +179,13 @@ def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
     """Returns the rows of a table, and whether it has a header."""
     has_header = not isinstance(parse_column(str(given.get("data.text_a", ""))), int)
     if has_header and form_of(path) != "json":
-        cells = [list(row.values()) for _, row in _first_rows(path)]
+        first = islice(read_rows(path, Counter(), False, leave_out_broken_rows=True), _MAX_ROWS)
+        cells = [list(row.values()) for _, row in first]
         has_header = bool(given.get("data.text_a")) or is_header(cells)
     rows = [row for _, row in read_rows(path, Counter(), has_header)]
     if not rows:
         raise UserError(f"{path} has no examples.")
     return rows, has_header
-
-
-def _first_rows(path: str) -> Iterator[tuple[str, Row]]:
-    """Yields the first rows of a table, the header among them; broken rows are left out."""
-    return islice(read_rows(path, Counter(), False, leave_out_broken_rows=True), _MAX_ROWS)
 
 
 def _labels(

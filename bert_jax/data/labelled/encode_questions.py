@@ -22,7 +22,6 @@ from bert_jax.data.labelled.sequences import (
     max_context_windows,
     unpack_runs,
 )
-from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
 
 
@@ -126,11 +125,8 @@ def encode_questions(
         and `answers_in_no_window` (too long for every window: trained as absent).
 
     Raises:
-      UserError: `doc_stride` or `max_query_length` is not positive; there are no examples.
+      UserError: there are no examples.
     """
-    for name, value in (("doc_stride", doc_stride), ("max_query_length", max_query_length)):
-        if value < 1:
-            raise UserError(f"{name}={value} must be at least 1.")
     writer = SequenceWriter(tokenizer, max_sequence_length)
     longest_query = min(max_query_length, 3 * max_sequence_length // 4 - 3)
     window_starts, example, example_starts = array("i"), array("i"), array("q", [0])

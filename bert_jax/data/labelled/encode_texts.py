@@ -190,8 +190,7 @@ def encode_choices(
       gold label.
 
     Raises:
-      UserError: naming the place, for fewer than two endings or a label that names no ending;
-        there are no examples.
+      UserError: naming the place, for fewer than two endings; there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
     starts, labels, weights = array("q", [0]), array("i"), array("f")
@@ -199,11 +198,6 @@ def encode_choices(
         num_endings, label = len(example.endings), example.label
         if num_endings < 2:
             raise UserError(f"{example.where}: {num_endings} endings, but two or more are needed.")
-        if label is not None and not 0 <= label < num_endings:
-            raise UserError(
-                f"{example.where}: the label {label} is not the number of an ending, 0 to"
-                f" {num_endings - 1}."
-            )
         context, start = tokenizer.encode(example.context), tokenizer.encode(example.start)
         for ending in example.endings:
             cut = writer.add_truncated(context, start + tokenizer.encode(ending))

@@ -177,7 +177,6 @@ def _only_answer(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
 
 
 def _is_true(value: Any) -> bool:
-    """Returns whether a value of JSON or of a cell is true."""
     return bool(truth(value)) if isinstance(value, str) else bool(value)
 
 

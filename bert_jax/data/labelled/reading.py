@@ -198,7 +198,6 @@ def ending_of(path: str) -> str:
 
 
 def _first_line(path: str) -> str:
-    """Returns the first line of a file that is not blank; "" if there is none."""
     return next((line.strip() for _, line in read_lines(path, Counter()) if line.strip()), "")
 
 
@@ -211,8 +210,7 @@ def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _parse(source: str, where: str) -> Any:
     try:
         return json.loads(source)
-    # ValueError also for numbers of thousands of digits, RecursionError for deep nesting.
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:  # also for numbers of thousands of digits
         raise UserError(f"{where}: invalid JSON ({error}).") from None
 
 

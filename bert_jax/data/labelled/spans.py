@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from bert_jax.data.labelled.encode_questions import Window
-from bert_jax.files.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,7 @@ def choose_spans(
       start_logits, end_logits: float[length] of each window's row.
       max_answer_length: maximum tokens of an answer.
       n_best: most answers.
-
-    Raises:
-      UserError: `max_answer_length` or `n_best` is not positive.
     """
-    for name, value in (("max_answer_length", max_answer_length), ("n_best", n_best)):
-        if value < 1:
-            raise UserError(f"{name}={value} must be at least 1.")
     starts = [np.asarray(logits, np.float64) for logits in start_logits]
     ends = [np.asarray(logits, np.float64) for logits in end_logits]
     null_score = min(float(start[0] + end[0]) for start, end in zip(starts, ends, strict=True))

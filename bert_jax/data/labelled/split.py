@@ -13,7 +13,7 @@ import io
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.data.labelled.examples import (
@@ -93,7 +93,6 @@ def small_strata(stratum_of: Sequence[Any], share: float) -> set[Any]:
 
 
 def _num_held_out(share: float, count: int) -> int:
-    """Returns the number of `count` examples that are held out; a half is rounded up."""
     return round(share * count + 1e-9)
 
 
@@ -121,7 +120,9 @@ def write_split(
     """
     is_json = has_objects(source)
     if isinstance(examples[0], TextExample | ChoiceExample):
-        rows = _rows_of(examples, read_rows(source, Counter(), has_header))
+        places = {example.where for example in examples}  # others were left out
+        found = read_rows(source, Counter(), has_header)
+        rows = [row for where, row in found if where in places]
     else:
         has_rows = is_json and isinstance(examples[0], TaggedExample)
         rows = [row for _, row in read_objects(source, Counter())] if has_rows else []
@@ -135,21 +136,10 @@ def write_split(
     for name, side in ((TRAIN, False), (EVALUATE, True)):
         part = [row for row, held in zip(rows, chosen, strict=True) if held is side]
         path = os.path.join(folder, f"{name}.{'jsonl' if is_json else 'csv'}")
-        write_text(path, _objects(part) if is_json else _table(part, has_header))
+        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part if is_json)
+        write_text(path, "".join(lines) if is_json else _table(part, has_header))
         paths.append(path)
     return paths[0], paths[1]
-
-
-def _rows_of(
-    examples: Sequence[_Example], rows: Iterable[tuple[str, dict[Any, Any]]]
-) -> list[dict[Any, Any]]:
-    """Returns the rows that are examples; others were left out."""
-    places = {example.where for example in examples}
-    return [row for where, row in rows if where in places]
-
-
-def _objects(rows: Sequence[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _table(rows: Sequence[dict[Any, Any]], has_header: bool) -> str:

@@ -60,7 +60,7 @@ def read_texts(path: str, column: str = "") -> Iterator[Text]:
 def _parse(line: str, where: str) -> Text:
     try:
         row = json.loads(line)
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(
             f"{where}: not a JSON object ({error}); write a text that begins with {{ as"
             ' {"text_a": TEXT}.'

@@ -68,22 +68,6 @@ def _simple(op: str, **attributes) -> Callable[..., str]:
     return lambda graph, *names: graph.add(op, *names, **attributes)
 
 
-def _not_equal(graph: Graph, x: str, y: str) -> str:
-    return graph.add("Not", graph.add("Equal", x, y))
-
-
-def _select(graph: Graph, condition: str, if_false: str, if_true: str) -> str:
-    return graph.add("Where", condition, if_true, if_false)
-
-
-def _erfc(graph: Graph, x: str) -> str:
-    return graph.add("Sub", graph.constant(1, np.float32), graph.add("Erf", x))
-
-
-def _clamp(graph: Graph, low: str, x: str, high: str) -> str:
-    return graph.add("Min", graph.add("Max", x, low), high)
-
-
 # By the name of a primitive of jax: (graph, *names of inputs) -> name of the output.
 ELEMENTWISE: dict[str, Callable[..., str]] = {
     **{
@@ -99,10 +83,10 @@ ELEMENTWISE: dict[str, Callable[..., str]] = {
         }.items()
     },
     "rem": _simple("Mod", fmod=1),
-    "ne": _not_equal,
-    "select_n": _select,
-    "erfc": _erfc,
-    "clamp": _clamp,
+    "ne": lambda graph, x, y: graph.add("Not", graph.add("Equal", x, y)),
+    "select_n": lambda graph, condition, no, yes: graph.add("Where", condition, yes, no),
+    "erfc": lambda graph, x: graph.add("Sub", graph.constant(1, np.float32), graph.add("Erf", x)),
+    "clamp": lambda graph, low, x, high: graph.add("Min", graph.add("Max", x, low), high),
     "rsqrt": lambda graph, x: graph.add("Reciprocal", graph.add("Sqrt", x)),
     "square": lambda graph, x: graph.add("Mul", x, x),
 }
@@ -121,10 +105,6 @@ def _cast(graph: Graph, equation: Any, x: Value) -> Value:
 def _integer_pow(graph: Graph, equation: Any, x: Value) -> Value:
     exponent = graph.constant(equation.params["y"], np.float32)
     return Value(graph.add("Pow", x.name, exponent), x.shape)
-
-
-def _barrier(graph: Graph, equation: Any, *values: Value) -> list[Value]:
-    return list(values)
 
 
 def _broadcast(graph: Graph, equation: Any, x: Value, *_: Value) -> Value:
@@ -341,7 +321,7 @@ def _norm(graph: Graph, equation: Any, x: Value, *parts: Value) -> Value:
 OPERATIONS: dict[str, Callable[..., Any]] = {
     "convert_element_type": _cast,
     "integer_pow": _integer_pow,
-    "optimization_barrier": _barrier,
+    "optimization_barrier": lambda graph, equation, *values: list(values),
     "broadcast_in_dim": _broadcast,
     "reshape": _reshape,
     "squeeze": _squeeze,

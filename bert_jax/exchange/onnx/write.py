@@ -114,7 +114,7 @@ def write(
     }
     if output == "vectors":
         facts["vectors"] = dataclasses.asdict(vectors)
-    if _has_crf(loaded) and output == "task":
+    if _CRF[0] in loaded.params and output == "task":
         facts["note"] = "logits are the scores of single tags: decode them with `transitions`"
         facts |= {name: loaded.params[name].tolist() for name in _CRF}
     (folder / DESCRIPTION).write_text(json.dumps(facts, indent=1) + "\n")
@@ -122,10 +122,6 @@ def write(
 
 
 _CRF = ("transitions", "start_transitions", "end_transitions")
-
-
-def _has_crf(loaded: LoadedModel) -> bool:
-    return _CRF[0] in loaded.params
 
 
 def _inputs(model: EncoderConfig) -> tuple[str, ...]:
@@ -226,5 +222,4 @@ def _named(outputs: Any, vocab_size: int) -> dict[str, jax.Array]:
 
 
 def _words(logits: jax.Array, vocab_size: int) -> jax.Array:
-    """Returns the logits without those of padding rows of the table."""
     return jax.lax.slice_in_dim(logits, 0, vocab_size, axis=-1)

@@ -22,7 +22,6 @@ POSITIONS, WORDS = "we/positions", "we/words"
 
 
 def _leaves(tensor: str) -> tuple[tuple[str, str], ...]:
-    """Returns our and their parameter names for a module."""
     return (("scale", "g") if tensor.startswith("ln") else ("kernel", "w")), ("bias", "b")
 
 

@@ -217,7 +217,6 @@ def _product(x: jax.Array, kernel: jax.Array) -> jax.Array:
 
 
 def _clip(x: jax.Array, limit: float) -> jax.Array:
-    """Returns x between -limit and limit; limit 0 stands for none."""
     return jnp.clip(x, -limit, limit) if limit else x
 
 

@@ -2,29 +2,23 @@
 
     bert_jax fill_mask --model=MODEL "The [MASK] of the list is returned."
     bert_jax fill_mask --model=MODEL texts.txt --output=filled.jsonl
-    bert_jax fill_mask --model=MODEL --rounds=5 "Returns [MASK:5] of an array."
+    bert_jax fill_mask --model=MODEL "Returns [MASK:5] of an array."
     bert_jax fill_mask --model=MODEL --held_out=5
 
 A word is a file with a text a line if there is one of that name, - is standard input, anything else
 is a text. Of a table (CSV, TSV, JSON lines, Parquet) the column of texts is read, or --column.
---held_out masks frequent words of held-out sentences of the model's corpus, and prints
-the masked tokens too. Without --output, the candidates are printed.
-
-[MASK:5] is five masks. With --rounds, the masks of a text are filled in one after the other, the
-most probable tokens first, and the filled text is printed or written with its perplexity. A
---temperature above 0 draws the tokens from the --top_k most probable ones.
+[MASK:5] is five masks, which are predicted independently. --held_out masks frequent words of
+held-out sentences of the model's corpus, and prints the masked tokens too. Without --output, the
+candidates are printed.
 """
 
 import argparse
-import json
-from collections.abc import Iterator, Mapping
-from typing import Any
 
 from bert_jax.data.labelled.texts import spell_masks
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import COLUMN, INPUTS, TOP_K, TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
-from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output, write_objects
+from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output
 from bert_jax.tools.outputs.inputs import Inputs, Source, find_inputs
 from bert_jax.tools.outputs.readable import readable
 
@@ -32,9 +26,6 @@ FLAGS = (
     *TRAINED,
     Flag("output", "", "File to write, .jsonl or .parquet; - prints JSON lines."),
     TOP_K,
-    Flag("rounds", 0, "Rounds in which a text's masks are filled in; 0: candidates.", minimum=0),
-    Flag("temperature", 0.0, "With --rounds: above 0, tokens are drawn."),
-    Flag("seed", 0, "With --temperature: sampling seed.", minimum=0),
     Flag("held_out", 0, "Number of held-out sentences, instead of texts.", minimum=0),
     COLUMN,
     INPUTS,
@@ -42,11 +33,7 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    if not flags.rounds and (flags.temperature or flags.seed):
-        raise UserError("--temperature and --seed need --rounds, in which tokens are drawn.")
     if flags.held_out:
-        if flags.rounds:
-            raise UserError("--held_out masks one token of a text, which has no --rounds.")
         if flags.text or flags.output:
             raise UserError("--held_out prints its own sentences: leave out texts and --output.")
         _fill_held_out(flags)
@@ -64,34 +51,7 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.inference.scoring import check_fills_masks
 
     check_fills_masks(model)
-    if flags.rounds:
-        _fill_in_rounds(model, inputs, flags)
-    else:
-        write_or_print(model, inputs, flags.output, flags.top_k)
-
-
-def _fill_in_rounds(model: Any, inputs: Inputs, flags: argparse.Namespace) -> None:
-    from bert_jax.inference.infilling import Infiller, Rounds
-    from bert_jax.inference.predictor import Predictor
-
-    rounds = Rounds(flags.rounds, flags.temperature, flags.seed)
-    infiller = Infiller(Predictor(model), flags.top_k)
-    for text in inputs.texts():
-        infiller.row(text)  # all are checked first
-    results = infiller.fill(map(infiller.row, inputs.texts()), rounds)
-    if flags.output not in ("", "-"):
-        write_objects(flags.output, results)
-        return
-    for result in results:
-        lines = [json.dumps(result, ensure_ascii=False)] if flags.output else _lines(result)
-        print(*lines, sep="\n")
-
-
-def _lines(result: Mapping[str, Any]) -> Iterator[str]:
-    yield "\n" + " | ".join(result[name] for name in ("text_a", "text_b") if name in result)
-    for token in result["filled"]:
-        yield f"{token['probability']:8.1%}  {token['token']}"
-    yield f"{result['perplexity']:8,.1f}  perplexity"
+    write_or_print(model, inputs, flags.output, flags.top_k)
 
 
 def _fill_held_out(flags: argparse.Namespace) -> None:

@@ -10,11 +10,11 @@ model a text with [MASK] a line, or a JSON object with `text_a` and `text_b`.
 
 Without --output, predictions are printed. The ending of --output determines the form: .csv and .tsv
 keep the columns of the input, and so does .parquet; .jsonl has a JSON object for each example, in
-the same order, and --output=- prints these objects. A command that was stopped continues where it
-was.
+the same order, and --output=- prints these objects. The file is complete or absent.
 """
 
 import argparse
+import functools
 import json
 import sys
 from typing import TYPE_CHECKING
@@ -52,12 +52,9 @@ def write_or_print(
     if output_path not in ("", "-"):
         predict(model, inputs, output_path, top_k, Terminal())
         return
-    for example, prediction in stream(model, inputs, top_k, _to_standard_error):
+    report = functools.partial(print, file=sys.stderr)
+    for example, prediction in stream(model, inputs, top_k, report):
         if output_path:
             print(json.dumps(prediction, ensure_ascii=False))
         else:
             print(*readable(example, prediction), sep="\n")
-
-
-def _to_standard_error(line: str) -> None:
-    print(line, file=sys.stderr)

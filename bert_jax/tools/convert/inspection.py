@@ -3,7 +3,6 @@
 import contextlib
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
@@ -26,7 +25,11 @@ def list_tensors(path: str) -> Iterator[str]:
     path = local_model(path)
     format = format_of(path)
     if format == "workdir":
-        tensors, description = _workdir_tensors(path), "a workdir of bert_jax"
+        with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
+            if (step := checkpoints.newest_good_step()) is None:
+                raise UserError(f"{path} has no checkpoint yet.")
+            tensors = flatten(checkpoints.read_params(step))
+        description = "a workdir of bert_jax"
     else:
         tensors = FORMATS[format].tensors(path)
         description = f"{FORMATS[format].TITLE}; {_describe(format, tensors)}"
@@ -49,10 +52,3 @@ def _describe(format: str, tensors: Iterable[str]) -> str:
             counts[model] = sum(name in parameters for name in names)
     best = max(counts, key=counts.__getitem__)
     return f"{counts[best]} of the names are parameters of {best}"
-
-
-def _workdir_tensors(path: str) -> dict[str, Any]:
-    with contextlib.closing(Checkpoints(path, read_only=True)) as checkpoints:
-        if (step := checkpoints.newest_good_step()) is None:
-            raise UserError(f"{path} has no checkpoint yet.")
-        return flatten(checkpoints.read_params(step))

@@ -121,7 +121,6 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
 
 
 def _has_own_classes(loaded: LoadedModel) -> bool:
-    """Returns whether the folder has this package's classes, which transformers then runs."""
     return _is_huggingface(loaded) and os.path.isfile(os.path.join(_path(loaded), MODELING.name))
 
 

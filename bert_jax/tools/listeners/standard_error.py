@@ -19,14 +19,10 @@ def set_up() -> None:
     logger = logging.getLogger("bert_jax")
     logger.addHandler(handler)
     logger.propagate = False  # other libraries may add handlers of their own
-    logging.getLogger("absl").addFilter(_is_error)
+    # Warnings of orbax repeat its arguments.
+    logging.getLogger("absl").addFilter(lambda record: record.levelno >= logging.ERROR)
     # It prints the traceback of each failure that it repeats.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
-
-
-def _is_error(record: logging.LogRecord) -> bool:
-    """Hides the warnings of orbax, which repeat its arguments."""
-    return record.levelno >= logging.ERROR
 
 
 class _Formatter(logging.Formatter):

@@ -57,7 +57,8 @@ class Tracker(Listener):
         """Opens the run of this workdir, a new one if it has none."""
         path = os.path.join(run.workdir, IDS)
         ids = read_json(path) if os.path.isfile(path) else {}
-        values = {name: _shown(value) for name, value in run.config.fields().items()}
+        fields = run.config.fields().items()  # tuples become text
+        values = {n: x if isinstance(x, str | int | float) else repr(x) for n, x in fields}
         name = "/".join(pathlib.Path(os.path.abspath(run.workdir)).parts[-2:])
         found = self.open(ids.get(self.NAME), name, values, run.workdir)
         self._is_open, self._is_complete = True, False
@@ -206,11 +207,6 @@ def make_trackers(names: str, report: Callable[[str], None]) -> list[Tracker]:
     if unknown := [name for name in found if name not in TRACKERS]:
         raise UserError(f"Unknown tracker {unknown[0]!r}. Available: {', '.join(TRACKERS)}.")
     return [TRACKERS[name](report) for name in dict.fromkeys(found)]
-
-
-def _shown(value: Any) -> str | int | float:
-    """Returns a value of a field; tuples as text."""
-    return value if isinstance(value, str | int | float) else repr(value)
 
 
 def _line(error: Exception) -> str:

@@ -1,1 +1,1 @@
-"""What commands read and write in addition to values: resumable files, arrays, samples of texts."""
+"""What commands read and write in addition to values: files, arrays, samples of texts."""

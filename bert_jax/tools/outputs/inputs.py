@@ -164,7 +164,6 @@ def read_word(word: str) -> str:
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory:
-    """Temporary folder for a copy of standard input."""
     return tempfile.TemporaryDirectory(prefix="bert_jax_")
 
 

@@ -82,16 +82,13 @@ def _write_squad(task: Any, lines_path: str, path: str) -> None:
         write_json(f"{path.removesuffix('.json')}.na_probs.json", odds)
 
 
-def _one_line(word: str) -> str:
-    return re.sub(r"[\t\n\r]", " ", word)
-
-
 def _write_conll(task: Any, lines_path: str, path: str) -> None:
     """A word and its tag a line, a blank line between sentences."""
     del task
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for row in _read(lines_path):
-            pairs = zip(map(_one_line, row["words"]), row["tags"], strict=True)
+            words = (re.sub(r"[\t\n\r]", " ", word) for word in row["words"])
+            pairs = zip(words, row["tags"], strict=True)
             lines = (f"{word}{' ' if word.split() == [word] else _TAB}{t}" for word, t in pairs)
             file.write("".join(f"{line}\n" for line in lines) + "\n")
 

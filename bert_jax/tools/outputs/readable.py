@@ -26,7 +26,12 @@ def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
             yield f"{probabilities[choice]:6.1%}  {ending}"
         case {"question": question, "answer": answer, "n_best": n_best}:
             yield f"\n{question}"
-            yield _answer(answer, n_best)
+            best = next((one for one in n_best if one["text"] == answer), None)
+            if not answer or best is None:
+                yield "  no answer in the context"
+                return
+            place = f"characters {best['start']} to {best['end']}"
+            yield f"{best['probability']:6.1%}  {answer}   ({place})"
         case {"words": words, "tags": tags}:
             sentence = getattr(example, "text", None) or " ".join(words)
             yield from _tagged(sentence, words, tags, prediction.get("entities"))
@@ -39,13 +44,6 @@ def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
         case _:
             values = {name: value for name, value in prediction.items() if name != "id"}
             yield f"{text}\n  {json.dumps(values, ensure_ascii=False)}"
-
-
-def _answer(answer: str, n_best: list[Mapping[str, Any]]) -> str:
-    best = next((one for one in n_best if one["text"] == answer), None)
-    if not answer or best is None:
-        return "  no answer in the context"
-    return f"{best['probability']:6.1%}  {answer}   (characters {best['start']} to {best['end']})"
 
 
 def _tagged(

@@ -53,7 +53,7 @@ def held_out_sentences(config: RunConfig, workdir: str, count: int) -> list[tupl
         spot = int(rng.choice(spots))
         word = tokenizer.pieces[ids[spot]].lstrip("▁")
         before, after = tokenizer.decode(ids[:spot]), tokenizer.decode(ids[spot + 1 :])
-        text = _join_punctuation(f"{before} [MASK] {after}")
+        text = re.sub(r" (?=[,.;:!?)])", "", f"{before} [MASK] {after}".strip())
         chosen.append((text[0].upper() + text[1:] if lowercase else text, word))
         if len(chosen) == count:
             break
@@ -69,11 +69,6 @@ def _first_sentence(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> np.ndar
         if 6 <= stop - start <= 30:
             return ids[start:stop]
     return ids[:0]
-
-
-def _join_punctuation(text: str) -> str:
-    """Removes the space between [MASK] and the punctuation after it."""
-    return re.sub(r" (?=[,.;:!?)])", "", text.strip())
 
 
 # ------------------------------------------------------------------ batches for head statistics

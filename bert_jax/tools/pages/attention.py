@@ -71,7 +71,13 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
     if "attention" in arrays:
         sections.append(Section("Predictions of the layers", lens(arrays, origin.no_lens)))
     all_values = [_all_values(name, values) for name, values in samples.items()]
-    sections.append(Section("Statistics of all heads", [_legend(), all_values]))
+    about = "Means over the tokens that attend, all but [CLS] and [SEP]."
+    meanings = [
+        tag("div", tag("dt", name), tag("dd", f"{statistic.title}: {statistic.meaning}"))
+        for name, statistic in STATISTICS.items()
+    ]
+    legend = [note(about), tag("dl.meanings", meanings)]
+    sections.append(Section("Statistics of all heads", [legend, all_values]))
     names = ("A", "B") if len(origin.texts) > 1 else ("",)
     lead = [
         tag("p.quiet", origin.model),
@@ -203,15 +209,6 @@ def _link(layer: int, head: int, value: float) -> Markup:
         data_head=f"{layer},{head}",
         aria_label=f"Layer {layer + 1}, head {head + 1}: {shown}",
     )
-
-
-def _legend() -> Content:
-    meanings = [
-        tag("div", tag("dt", name), tag("dd", f"{statistic.title}: {statistic.meaning}"))
-        for name, statistic in STATISTICS.items()
-    ]
-    about = "Means over the tokens that attend, all but [CLS] and [SEP]."
-    return [note(about), tag("dl.meanings", meanings)]
 
 
 def _all_values(name: str, values: np.ndarray) -> Markup:

@@ -54,8 +54,11 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     sections.append(Section("Time", _time(run)))
     sections.append(Section("Parameters", _parameters(run.members[0])))
     sections.append(Section("Settings", settings(run)))
+    model = run.config.model
+    sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
+    about = f"{run.config.task}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
     lead = [
-        tag("p.quiet", _about(run)),
+        tag("p.quiet", about),
         evaluated.verdict(run) or note("There is no evaluation of this run with a verdict."),
         _newest(run) if run.config.has_corpus else None,
         tiles(_facts(run)),
@@ -128,13 +131,6 @@ def _curve_sections(runs: Sequence[Workdir]) -> list[Section]:
     ]
 
 
-def _about(run: Workdir) -> str:
-    """Returns "pretraining; bert, 2 layers, hidden size 128; 8,000 tokens"."""
-    model = run.config.model
-    sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
-    return f"{run.config.task}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
-
-
 def _newest(run: Workdir) -> Content:
     """Returns the metrics of the newest evaluation of a corpus."""
     rows = run.split(HELD_OUT)
@@ -173,14 +169,9 @@ def _facts(run: Workdir) -> dict[str, str]:
         facts["training time"] = duration(seconds)
         facts["tokens per second"] = f"{tokens / seconds:,.0f}"
     if found := [each.goodput for each in run.members if each.goodput]:
-        trained, wall = (sum(values) for values in zip(*map(_trained, found), strict=True))
-        facts["goodput"] = f"{trained / wall:.0%}"
+        trained = sum(goodput["seconds"]["training"] for goodput in found)
+        facts["goodput"] = f"{trained / sum(goodput['wall_seconds'] for goodput in found):.0%}"
     return facts
-
-
-def _trained(goodput: dict[str, Any]) -> tuple[float, float]:
-    """Returns the seconds that trained, and all."""
-    return goodput["seconds"]["training"], goodput["wall_seconds"]
 
 
 def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:

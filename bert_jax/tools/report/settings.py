@@ -112,5 +112,4 @@ def _checksums(run: Workdir) -> Content:
 
 
 def _shown(value: Any) -> str:
-    """Returns the value of a setting as text."""
     return json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value

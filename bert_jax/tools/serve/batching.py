@@ -94,11 +94,9 @@ class Batcher:
         self._worker = None
 
     def _alike(self) -> list[_Job]:
-        """Returns the jobs of the oldest one's computation."""
         return [job for job in self._jobs if job.computation is self._jobs[0].computation]
 
     def _totals(self) -> list[int]:
-        """Returns the number of inputs up to each of these jobs."""
         return list(itertools.accumulate(len(job.examples) for job in self._alike()))
 
 

@@ -67,8 +67,6 @@ def parse_inputs(
         return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(inputs)]
     except UnicodeDecodeError as error:
         raise UserError(f"The body is not UTF-8 (byte {error.start}).") from None
-    except RecursionError:
-        raise UserError("The JSON of the body is nested too deeply.") from None
     except UserError:
         raise
     except ValueError as error:

@@ -102,7 +102,9 @@ def _fields(part: Table, plan: Plan, found: Results) -> Iterable[Markup]:
             value = scores.get(job.name, {}).get(column.metric)
             if job.task == column.task and value is not None:
                 numbers = _numbers_of(job)
-                groups.setdefault(_beginning(job), []).append((numbers, value * column.scale))
+                begun = job.snapshot[0] if job.snapshot else job.settings.get("init_from", "")
+                same = groups.setdefault((job.config, str(begun) or "runs"), [])
+                same.append((numbers, value * column.scale))
         names = sorted({n for items in groups.values() for n in _varied([x for x, _ in items])})
         for name in names:
             lines: list[Line] = []
@@ -111,12 +113,6 @@ def _fields(part: Table, plan: Plan, found: Results) -> Iterable[Markup]:
                     lines += _field_lines(name, items, os.path.basename(begun), color)
             small = "Points are runs; the line is their mean over all else that varies."
             yield line_plot(f"{_title(column)} by {name}", lines, few=True, note=small)
-
-
-def _beginning(job: Job) -> tuple[str, str]:
-    """Returns what runs share whose settings can be compared: configuration and parameters."""
-    begun = job.snapshot[0] if job.snapshot else str(job.settings.get("init_from", ""))
-    return job.config, begun or "runs"
 
 
 def _numbers_of(job: Job) -> dict[str, Any]:

@@ -103,7 +103,6 @@ def mark_finished(job: str, workdir: str, seconds: float) -> None:
 
 
 def _origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
-    """Returns a settings digest for each job that this one depends on."""
     return {name: _digest(jobs[name], jobs) for name in job.needs}
 
 

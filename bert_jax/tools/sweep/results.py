@@ -23,7 +23,9 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
     without evaluations; `tokens` are positions, padding included. Work that was lost when a process
     was killed, and done again, is counted once.
     """
-    rows = read_json_lines(record.folder_of(job.name, workdir) / "metrics.jsonl")
+    folder = record.folder_of(job.name, workdir)
+    rows = read_json_lines(folder / "metrics.jsonl")
+    shapes = folder / "parameters.json"
     speed = next((row["speed"] for row in reversed(rows) if row.get("speed")), {})
     return {
         "name": job.name,
@@ -32,15 +34,10 @@ def result(job: Job, workdir: str) -> dict[str, Any]:
         "seed": job.seed,
         "metrics": _metrics(job, workdir, rows),
         "steps": max((row["step"] for row in rows if row["split"] == "train"), default=None),
-        "parameters": _num_parameters(job.name, workdir),
+        "parameters": sum(row[-1] for row in read_json(shapes)) if shapes.is_file() else None,
         "seconds": round(speed.get("seconds", 0.0), 2),
         "tokens": round(speed.get("tokens", 0)),
     }
-
-
-def _num_parameters(job: str, workdir: str) -> int | None:
-    path = record.folder_of(job, workdir) / "parameters.json"
-    return sum(row[-1] for row in read_json(path)) if path.is_file() else None
 
 
 def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, float]:

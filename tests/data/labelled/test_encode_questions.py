@@ -174,8 +174,6 @@ def test_a_context_is_kept_once_for_its_questions():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (dict(stride=0), "doc_stride=0 must be at least 1"),
-        (dict(max_query_length=0), "max_query_length=0 must be at least 1"),
         (dict(length=7), "max_sequence_length=7 is too short"),
         (dict(questions=[]), "There are no examples"),
     ],

@@ -121,11 +121,3 @@ def test_an_accent_of_its_own_belongs_to_the_letter_before():
     start, end = np.zeros((2, 16))
     start[4] = end[4] = 5
     assert choose_spans(context, [window], [start], [end], 30, 1).spans[0].text == "e\u0301"
-
-
-@pytest.mark.parametrize("name", ["max_answer_length", "n_best"])
-def test_errors(name):
-    (window,) = windows_of("a")
-    arguments = {"max_answer_length": 30, "n_best": 20} | {name: 0}
-    with pytest.raises(ValueError, match=f"{name}=0 must be at least 1"):
-        choose_spans("a", [window], [np.zeros(16)], [np.zeros(16)], **arguments)

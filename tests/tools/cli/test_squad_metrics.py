@@ -6,7 +6,6 @@ import pathlib
 import pytest
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.tools.cli.squad_metrics import read_gold
 
 GOLDEN = json.loads(
     (pathlib.Path(__file__).parents[2] / "scores" / "goldens" / "squad_metrics.json").read_text(
@@ -52,19 +51,6 @@ def test_version_1_and_missing_predictions(write, capsys):
 
 
 @pytest.mark.parametrize(
-    "flags, name",
-    [([], "scores_with_na_probs"), (["--na_prob_thresh=0.5"], "scores_with_threshold")],
-)
-def test_version_2_prints_what_the_official_script_prints(flags, name, write, capsys):
-    golden = GOLDEN["squad_v2"]
-    files = write("data.json", golden["data"]), write("predictions.json", golden["predictions"])
-    printed = scores_of(capsys, *files, "--na_prob", write("na.json", golden["na_probs"]), *flags)
-    expected = golden[name]["0.5"] if flags else golden[name]
-    assert printed == pytest.approx(expected)
-    assert list(printed) == list(expected)
-
-
-@pytest.mark.parametrize(
     "data, is_version_2",
     [
         (squad(QUESTION), False),
@@ -78,12 +64,6 @@ def test_the_rules_are_those_of_the_data(data, is_version_2, write, capsys):
     printed = scores_of(capsys, *files)
     assert printed.get("exact" if is_version_2 else "exact_match") == 100
     assert ("HasAns_total" in printed) == is_version_2
-
-
-def test_na_probs_ask_for_the_rules_of_version_2(write, capsys):
-    files = write("data.json", squad(QUESTION)), write("predictions.json", {"a": "yes"})
-    printed = scores_of(capsys, *files, "--na_prob=" + write("na.json", {"a": -2}))
-    assert (printed["best_f1"], printed["best_f1_thresh"]) == (100, -2)
 
 
 def test_chinese_in_both_forms_of_the_data(write, capsys):
@@ -106,17 +86,12 @@ BAD = [
     ("data", b'{"data":\n [,]}', "data.json, line 2: not JSON"),
     ("data", b'{"data": "\xff"}', "data.json is not UTF-8 (byte 10)"),
     ("data", {"paragraphs": []}, "data.json is not in SQuAD's format (data > paragraphs > qas), n"),
-    ("data", {"data": [{"paragraphs": [{}]}]}, "data.json is not in SQuAD's format"),
-    ("data", "text", "data.json is not in SQuAD's format"),
     ("data", squad(), "data.json has no questions."),
     ("data", squad({"id": "a"}), 'without answers that have a text: {"id"'),
-    ("data", squad({"answers": []}), "a question without an id"),
     ("data", squad({"id": "a", "answers": [{"text": 3}]}), "or without answers"),
     ("data", squad(QUESTION, QUESTION), "data.json: the id 'a' occurs twice."),
-    ("predictions", b"{", "predictions.json, line 1: not JSON"),
     ("predictions", ["yes"], "predictions.json must be a JSON object that maps ids to a text."),
     ("predictions", {"a": ["yes"]}, "'a' must have a text, but has [\"yes\"]."),
-    ("predictions", {"a": None}, "'a' must have a text, but has null."),
     *(
         ("na", {"a": value}, "na.json: 'a' must have a finite number, but has")
         for value in ("0.5", True, float("nan"), float("-inf"), 10**400)
@@ -136,13 +111,3 @@ def test_a_file_that_cannot_be_used_is_named(name, content, message, write):
 def test_na_probs_are_not_for_cmrc():
     with pytest.raises(ValueError, match="--na_prob is for SQuAD 2.0"):
         run_command(["squad_metrics", "data.json", "predictions.json", "--cmrc", "--na_prob=x"])
-
-
-def test_real_questions_answered_with_the_gold_are_all_right(shared_data, write, capsys):
-    path = str(shared_data / "squad" / "dev-v2.0.3articles.json")
-    version, gold = read_gold(path)
-    assert version == "v2.0"
-    predictions = {key: answers[-1] if answers else "" for key, answers in gold.items()}
-    scores = scores_of(capsys, path, write("predictions.json", predictions))
-    assert scores["exact"] == scores["HasAns_f1"] == scores["NoAns_f1"] == 100
-    assert scores["HasAns_total"] + scores["NoAns_total"] == scores["total"] == len(gold)

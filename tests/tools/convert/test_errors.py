@@ -14,7 +14,6 @@ from bert_jax.formats.weight_table import export_params
 from bert_jax.tools.convert import conversions
 from bert_jax.training import workdir
 from tests.tools.convert import bilm_folder
-from tests.tools.convert.bundle_writer import write_bundle
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import edit, edit_config, from_hf, run_import
 
@@ -67,23 +66,15 @@ def to_pickle(folder):
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x02}q\x00.")
 
 
-def exceed_float32(folder):
-    array = np.array([1e39, *[0] * 15], "f8")
-    edit(folder, lambda arrays: arrays.update({"bert.pooler.dense.bias": array}))
-
-
 BERT = {
     "missing tensor": (
         drop("bert.pooler.dense.bias"),
         r"theirs do not match .*\+ bert.pooler.dense.bias: \[16\]",
     ),
-    "missing part of a head": (drop("cls.predictions.bias"), r"\+ cls.predictions.bias: \[57\]"),
-    "another tensor": (put("bert.x", np.ones(3)), r"- bert.x: \[3\]"),
     "a layer too many": (
         configure(num_hidden_layers=1),
         r"- bert.encoder.layer.1.*; and \d+ more\.$",
     ),
-    "a layer too few": (configure(num_hidden_layers=3), r"\+ bert.encoder.layer.2"),
     "another shape": (
         put("bert.pooler.dense.weight", np.ones((16, 8))),
         r"- bert.pooler.dense.weight: \[16, 8\]; \+ bert.pooler.dense.weight: \[16, 16\]",
@@ -92,37 +83,25 @@ BERT = {
         put("bert.pooler.dense.bias", [np.nan, np.inf, *[0] * 14]),
         r"theirs: bert.pooler.dense.bias has 2 NaN or infinite values \(as float32\) of 16",
     ),
-    "beyond float32": (exceed_float32, r"bert.pooler.dense.bias has 1 NaN or infinite"),
     "int8": (
         put("bert.pooler.dense.weight", np.ones((16, 16)), "i1"),
         "bert.pooler.dense.weight has the dtype int8: quantized weights are not supported",
     ),
     "quantized": (configure(quantization_config={"bits": 8}), "has a quantization_config"),
     "adapters": (write("adapter_config.json", "{}"), "adapters are not supported; merge them"),
-    "another class": (configure(architectures=["BertForRanking"]), "architectures='BertForRanki"),
     "two names for one": (put("bert.embeddings.LayerNorm.gamma", np.ones(16)), "twice"),
     "another decoder": (
         put("cls.predictions.decoder.weight", np.ones((57, 16))),
         "cls.predictions.decoder.weight is expected to be .*has other values",
     ),
-    "other positions": (
-        put("bert.embeddings.position_ids", np.arange(40)[::-1]),
-        "bert.embeddings.position_ids is expected to be .*has other values",
-    ),
     "vocabulary of another size": (configure(vocab_size=58), "57 pieces and the model 58"),
     "activation": (configure(hidden_act="relu"), "hidden_act='relu': only gelu, "),
     "another model": (configure(model_type="deberta"), "model_type='deberta': only 'bert_jax', '"),
-    "relative positions": (configure(position_embedding_type="relative_key"), "only 'absolute'"),
-    "decoder": (configure(is_decoder=True), "is_decoder=True"),
     "no size": (configure(hidden_size=None), "config.json lacks hidden_size"),
-    "no number": (configure(hidden_size="16"), "hidden_size='16', which is not an integer"),
-    "one segment": (configure(type_vocab_size=1), "type_vocab_size|token_type_embeddings"),
-    "heads": (configure(num_attention_heads=3), "is not divisible by num_heads=3"),
     "truncated": (truncate, "truncated"),
     "pickle": (to_pickle, r"pytorch_model.bin is a pickle.*AutoModelForPreTraining"),
     "no weights": (remove("model.safetensors"), "has no model.safetensors"),
     "no config": (remove("config.json"), "config.json is missing"),
-    "config is not JSON": (write("config.json", "{"), "cannot be read"),
     "no vocabulary": (remove("vocab.txt"), "neither vocab.txt nor tokenizer.json"),
     "vocabulary without [MASK]": (
         write("vocab.txt", VOCABULARY.replace("[MASK]", "x")),
@@ -134,31 +113,16 @@ GPT = {
         drop("transformer.h.1.attn.c_attn.bias"),
         r"\+ transformer.h.1.attn.c_attn.bias: \[48\]",
     ),
-    "another shape of parts": (
-        put("transformer.h.0.attn.c_attn.weight", np.ones((16, 47))),
-        r"- transformer.h.0.attn.c_attn.weight: \[16, 47\]; \+ .*c_attn.weight: \[16, 48\]",
-    ),
     "another mask": (
         put("transformer.h.0.attn.bias", np.ones((1, 1, 40, 40))),
         "attn.bias is expected to be the causal mask",
     ),
-    "activation": (configure(afn="relu"), "afn='relu': only 'gelu' is supported"),
-    "two rates": (configure(embd_pdrop=0.2), "embd_pdrop=0.2: only one rate for both"),
-    "no size": (configure(n_embd=None), "config.json lacks n_embd"),
-    "another model": (
-        configure(model_type="gpt2"),
-        "'gpt2': only 'bert_jax', 'bert', 'distilbert', ",
-    ),
-    "vocabulary of another size": (configure(vocab_size=70), "58 pieces and the model 73"),
 }
 MODERNBERT = {
     "missing part": (
         drop("model.layers.1.mlp.Wi.weight"),
         r"\+ model\.layers\.1\.mlp\.Wi\.weight",
     ),
-    "biases": (configure(norm_bias=True), "has norm_bias=True: only False is supported."),
-    "activation": (configure(hidden_activation="relu"), "'relu': only 'gelu' is supported."),
-    "no bias": (configure(decoder_bias=False), "has decoder_bias=False: only True is supported."),
     "layers": (
         configure(layer_types=["sliding_attention", *3 * ["full_attention"]]),
         "only full_attention in the first and then in every n-th layer is supported.",
@@ -167,11 +131,6 @@ MODERNBERT = {
         configure(rope_parameters={"full_attention": {"rope_type": "yarn"}}),
         "has rope_type='yarn': only 'default' is supported.",
     ),
-    "class": (
-        configure(architectures=["ModernBertForSequenceClassification"]),
-        "only ModernBertModel, ModernBertForMaskedLM are supported.",
-    ),
-    "no size": (configure(hidden_size=None), "lacks hidden_size."),
 }
 CLASSIFIER = {
     "no head": (
@@ -182,10 +141,6 @@ CLASSIFIER = {
 GOOGLE = {
     "no vocabulary": (remove("vocab.txt"), "vocab.txt cannot be read: .*; name one with --vocab"),
     "no configuration": (remove("bert_config.json"), "bert_config.json is missing"),
-    "another tensor": (
-        lambda f: write_bundle(f / "bert_model.ckpt", {"bert/x": np.ones(3, "f4")}),
-        r"- bert/x: \[3\]",
-    ),
 }
 OPENAI = {
     "missing part": (remove("params_3.npy"), "params_3.npy is missing"),
@@ -193,9 +148,7 @@ OPENAI = {
         write("params_shapes.json", "[[1]]"),
         "has 1 shapes: the released model has two tables and 12 tensors for each layer",
     ),
-    "no JSON": (write("params_shapes.json", "{"), "cannot be read"),
     "a short part": (rewrite_part(9, lambda x: x[1:]), "numbers, and params_shapes.json"),
-    "another form": (rewrite_part(0, lambda x: x[None]), "it has the form float32"),
     "a pickle": (
         lambda f: np.save(f / "params_0.npy", np.array([{}]), allow_pickle=True),
         "params_0.npy cannot be read",
@@ -208,15 +161,9 @@ BILM = {
         configure_bilm(bidirectional=False),
         "bidirectional=false: only models with both directions",
     ),
-    "no size": (configure_bilm(lstm={"dim": 6}), "lacks 'projection_dim'"),
-    "another form": (configure_bilm(lstm=5), "options.json is not bilm-tf's"),
     "characters": (
         configure_bilm(char_cnn=CNN | {"n_characters": 300}),
         "n_characters=300: only 261",
-    ),
-    "characters of a word": (
-        configure_bilm(char_cnn=CNN | {"max_characters_per_token": 20}),
-        "max_characters_per_token=20: only 50 is supported",
     ),
     "not hdf5": (write("lm_weights.hdf5", "x"), "lm_weights.hdf5 cannot be read as hdf5"),
     "no weights": (remove("lm_weights.hdf5"), r"has no \*weights.hdf5"),

@@ -125,7 +125,6 @@ def test_what_a_model_cannot_do_is_refused(name, words, message, make_run):
 
 
 PAIR = types.SimpleNamespace(text_a="a", text_b="b")
-CANDIDATE = {"token": "x", "probability": 1.0}
 ENTITY = {"type": "PER", "text": "Ann", "probability": 0.5, "start": 0, "end": 3}
 
 

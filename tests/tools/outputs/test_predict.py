@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.tools.listeners.terminal import Terminal
-from bert_jax.tools.outputs.predictions import Unfinished
+from bert_jax.tools.outputs.progress import Progress
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts, predict_file
 
@@ -24,6 +24,29 @@ def predicted(run, tmp_path, content, name="input.tsv", output="output.jsonl"):
     names = {path.name for path in folder.iterdir()} - {"output.na_probs.json"}
     assert names == {output}
     return (folder / output).read_text()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_the_output_is_complete_or_absent(classifier, tmp_path, monkeypatch, set_window, ending):
+    """Nothing is left of an interrupted command; the target of a link is replaced."""
+    set_window(4)
+    source, link, folder = tmp_path / "in.txt", tmp_path / f"link.{ending}", tmp_path / "out"
+    source.write_text("\n".join(make_texts(18)))
+    folder.mkdir()
+    link.symlink_to(folder / "file")
+
+    def interrupt(self, count):
+        assert list(folder.glob("*.part/lines"))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Progress, "add", interrupt)
+        predict_file(*classifier, str(source), str(link))
+    assert not list(folder.iterdir())
+    assert predict_file(*classifier, str(source), str(link)) == 18
+    header = ending == "csv"
+    assert len((folder / "file").read_text().splitlines()) == 18 + header
+    assert link.is_symlink() and [path.name for path in folder.iterdir()] == ["file"]
 
 
 # ------------------------------------------------------------------ forms
@@ -238,10 +261,8 @@ def test_the_document_around_a_sentence_is_complete(make_run, tmp_path, monkeypa
     sentences = ["\n".join(text.split()) for text in make_texts(15)]
     documents = ["\n\n".join(sentences[n : n + 3]) for n in range(0, 15, 3)]
     content = "".join(f"-DOCSTART- O\n\n{document}\n\n" for document in documents)
-    append, sizes = Unfinished.append, []
-    monkeypatch.setattr(
-        Unfinished, "append", lambda self, p: (sizes.append(len(p)), append(self, p))
-    )
+    sizes = []
+    monkeypatch.setattr(Progress, "add", lambda self, count: sizes.append(count))
     read = lambda content: list(map(json.loads, content.splitlines()))  # noqa: E731
     answers = read(predicted(run, tmp_path, content, name="input.conll"))
     (tmp_path / "out" / "output.jsonl").rename(tmp_path / "before.jsonl")

@@ -15,7 +15,6 @@ from tests.tools.pages.made_runs import read_page
 
 ORIGIN = Origin("run", "bert for pretraining", ("It purred [MASK].", "It."), "4 rows of in.txt")
 ARRAYS = make_arrays()
-NEXT = list(STATISTICS).index("next")
 
 
 def make_page(origin=ORIGIN, without=(), **changes):
@@ -154,32 +153,6 @@ def test_the_values_of_words_and_tokens(show):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1.1e-3)
 
 
-def test_lines_are_those_of_the_token_that_is_looked_at(show):
-    page = show(make_page())
-    choose(page, "unit", "tokens")
-    place = page.get_attribute(".heads button[aria-pressed=true]", "data-place")
-    weights = ARRAYS["attention"][tuple(map(int, place.split(",")))]
-    visible = page.locator("#drawing .arc:not(.off)")
-    assert visible.count() == (np.round(weights, 3) >= 0.005).sum()
-    page.hover("[data-token='0,3']")
-    assert visible.count() == (np.round(weights[3], 3) >= 0.005).sum()
-    best = int(weights[3].argmax())
-    assert readout(page).startswith(f"##red attends to {TOKENS[best]} {weights[3, best]:.3f}")
-    page.hover("[data-token='1,4']")
-    assert visible.count() == (np.round(weights[:, 4], 3) >= 0.005).sum()
-    best = int(weights[:, 4].argmax())
-    assert readout(page).startswith(f"[MASK] is attended to by {TOKENS[best]}")
-    # Two tokens stay chosen: the mean of both.
-    page.click("[data-token='0,1']")
-    page.click("[data-token='0,3']")
-    page.hover("h1")
-    both = weights[[1, 3]].mean(0)
-    best = int(both.argmax())
-    pattern = rf"it \+ ##red attend to {re.escape(TOKENS[best])} 0\.(\d+)"
-    match = re.match(pattern, readout(page))
-    assert match and abs(float(f"0.{match[1]}") - both[best]) < 2e-3
-
-
 def test_everything_is_done_with_the_keyboard(show):
     page = show(make_page(), width=380)
     start = page.get_attribute(".heads button[aria-pressed=true]", "data-place")
@@ -196,27 +169,6 @@ def test_everything_is_done_with_the_keyboard(show):
     assert page.get_attribute("[data-token='0,1']", "aria-pressed") == "false"
 
 
-def test_statistics_of_heads_and_links_to_them(show):
-    page = show(make_page())
-    page.select_option("select[name=of]", "sample")
-    page.select_option("select[name=show]", "next")
-    values = ARRAYS["sample_statistics"][NEXT]
-    for (layer, head), value in np.ndenumerate(values):
-        button = page.locator(f"[data-place='{layer},{head}']")
-        label = button.get_attribute("aria-label")
-        assert label == f"Layer {layer + 1}, head {head + 1}: {value:.3f}"
-        color = button.evaluate("b => getComputedStyle(b).backgroundColor")
-        alpha = [float(number) for number in re.findall(r"[\d.]+", color)][3:] or [1.0]
-        assert alpha == pytest.approx([value / values.max()], abs=0.01)
-    link = page.locator("td:has-text('Share on the next token') + td a").first
-    layer, head = np.unravel_index(values.argmax(), values.shape)
-    name = f"Layer {layer + 1}, head {head + 1}"
-    assert link.get_attribute("aria-label") == f"{name}: {values.max():.2f}"
-    link.click()
-    assert page.inner_text("#head") == name
-    assert f"next {values.max():.3f}" in page.inner_text("#head-values")
-
-
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (380, "dark")])
 def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(show, width, scheme):
     """With the picture of either view, and with pictures and statistics of heads."""
@@ -230,16 +182,3 @@ def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(show, width, sch
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         found = Axe().run(page)
         assert not found.violations_count, found.generate_report()
-
-
-def test_a_sample_without_a_text(show):
-    arrays = {name: ARRAYS[name] for name in ("statistics", "sample_statistics")}
-    content = attention_page(dataclasses.replace(ORIGIN, texts=()), arrays)
-    root = read_page(content)
-    assert "weights" not in data_of(root) and 'id="drawing"' not in content
-    assert [h2.text for h2 in root.find("h2")] == ["Heads", "Statistics of all heads"]
-    page = show(content)
-    page.select_option("select[name=show]", "next")
-    assert page.locator(".heads button").count() == 6
-    page.click(".heads button >> nth=4")
-    assert page.get_attribute(".heads button >> nth=4", "aria-pressed") == "true"

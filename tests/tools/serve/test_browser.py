@@ -221,40 +221,6 @@ def test_masks_and_next_sentences(page):
     assert bars(answer) == [("follows", "90.0%", True), ("elsewhere", "10.0%", False)]
 
 
-def test_classes_values_and_probabilities_of_texts(page):
-    answer = ask(page, "Classify")
-    assert answer.locator(".big").inner_text() == "good"
-    assert [name for name, _, _ in bars(answer)] == ["good", "bad", EVIL]
-    assert bars(answer)[0] == ("good", "97.5%", True) and bars(answer)[1][1] == "2.0%"
-    shown = say(page, text_a="long").inner_text()
-    assert "The text is longer than the model reads: 1 token was cut off." in shown
-    assert ask(page, "Value").locator(".big").inner_text() == "3.142"
-    tiles = ask(page, "Probability").locator(".tiles div").all_inner_texts()
-    assert [" ".join(tile.split()) for tile in tiles] == [
-        "perplexity 12.183",
-        "tokens 5",
-        "log-probability -12.5",
-    ]
-
-
-def test_entities_and_tags(page):
-    answer = ask(page, "Entities")
-    kinds = answer.locator("mark small").all_inner_texts()
-    assert kinds == ["PER 87.5%", "LOC 87.5%"]
-    marks = answer.locator("mark").all_inner_texts()
-    assert marks == ["Marie CuriePER 87.5%", "WarsawLOC 87.5%"]
-    # The color of a type is its place among all types of the model, whatever was found.
-    colors = [mark.get_attribute("class") for mark in answer.locator("mark").all()]
-    assert colors == ["k2", "k0"]
-    assert "was born in" in answer.inner_text() and "2 entities" in answer.inner_text()
-    answer = say(page, text="\U0001f600 Marie Curie  speaks")
-    assert answer.locator(".reading").text_content() == "\U0001f600 Marie CuriePER 87.5%  speaks"
-    answer = say(page, text="Rain")
-    assert answer.locator("mark").count() == 0 and "No entity was found." in answer.inner_text()
-    words = ask(page, "Tags").locator(".words li").all_inner_texts()
-    assert words[0].split() == ["Marie", "NOUN"] and len(words) == 13
-
-
 def test_questions(page):
     answer = ask(page, "Questions")
     assert answer.locator("mark").inner_text() == "Warsaw"
@@ -281,60 +247,6 @@ def test_questions(page):
     assert answer.locator("mark").inner_text() == "Warsaw"
 
 
-def test_endings(page):
-    answer = ask(page, "Endings")
-    assert answer.locator(".reading").inner_text() == (
-        "The cook puts the cake into the oven. After an hour, the oven sings."
-    )
-    assert answer.locator("mark").inner_text() == "the oven sings."
-    assert bars(answer)[1] == ("the oven sings.", "70.0%", True)
-    answer = say(page, start="", endings="\n one \n\ntwo\nthree")  # the beginning may be empty
-    assert answer.locator(".reading").inner_text() == "The cook puts the cake into the oven. two"
-
-
-def test_pairs_have_two_texts_and_are_shown_as_json(page):
-    answer = ask(page, "Follows", 1)
-    assert answer.locator(".big").inner_text() == "good"
-    labels = page.locator("main > section:visible label").all_inner_texts()
-    assert labels == ["First text", "Second text"]
-    answer.locator("summary").click()
-    request, found = answer.locator(".raw pre").all_inner_texts()
-    assert '"text_b": "The function returns a list of strings."' in request
-    assert '"label": "good"' in found
-    assert answer.locator(".raw h3").first.inner_text() == "POST /api/pairs"
-    answer = say(page, text_b=" ")
-    assert answer.inner_text() == "“Second text” is empty."
-
-
-def test_similarities(page):
-    answer = ask(page, "Similarity")
-    cells = answer.locator("td").all_inner_texts()
-    assert answer.locator("tbody tr").count() == 3 and len(cells) == 10
-    assert cells[1] == "1.00" and answer.locator(".big").count() == 0
-    assert say(page, text_a="one\n\ntwo").locator(".big").inner_text() == "1.000"
-    assert say(page, text_a="one").inner_text() == "“Texts” has 1 line; allowed: 2 to 32."
-    assert say(page, text_a=f"one\n{'x' * 20_001}").inner_text() == (
-        "“Texts”, line 2 has 20,001 characters; at most 20,000 are allowed: shorten it."
-    )
-
-
-def test_attention_in_a_frame(page):
-    ask(page, "Attention")
-    frame = page.frame_locator("iframe.frame")
-    frame.locator(".heads button").first.wait_for()
-    assert frame.locator(".heads button").count() == 6
-    frame.locator(".heads button").nth(4).click()
-    assert frame.locator("#head").inner_text().startswith("Layer 2")
-    frame.locator("nav a").last.click()
-    assert frame.locator("nav a").count() == 3 and page.url.endswith("#section-12")
-    # The frame is as high as its page: it has no scroll bar of its own.
-    until(
-        page,
-        "() => { const f = document.querySelector('iframe.frame');"
-        " return f.contentDocument.documentElement.scrollHeight <= f.clientHeight + 1; }",
-    )
-
-
 def test_an_error_is_shown_and_goes_away(page):
     page.click("nav a:text-is('Fill masks')")
     assert say(page, text_a="").locator("[role=alert]").inner_text() == "“Text” is empty."
@@ -349,18 +261,6 @@ def test_an_error_is_shown_and_goes_away(page):
     assert found.inner_text() == "“Endings” has 1 line; allowed: 2 to 8."
     page.click("nav a:text-is('Classify')")
     assert "The server failed on this request" in say(page, text_a="defect").inner_text()
-
-
-def test_the_keyboard_and_the_address(page):
-    page.focus("nav a:text-is('Classify')")
-    page.keyboard.press("Enter")
-    assert page.url.endswith("#section-3")
-    page.fill("main > section:visible textarea", "Fine.")
-    page.keyboard.press("Control+Enter")
-    page.locator("main > section:visible details.raw").wait_for()
-    page.reload()
-    assert page.locator("main > section:visible h2").inner_text() == "Classify"
-    assert page.locator("nav a[aria-current=page]").inner_text() == "Classify"
 
 
 @pytest.mark.parametrize("width, scheme", [(1280, "light"), (380, "dark")])
@@ -400,12 +300,4 @@ def test_scripts_from_elsewhere_do_not_run(browser, address):
     until(page, "window.blocked === 1")
     assert page.evaluate("window.ran") is None
     assert sum("Content Security Policy" in line for line in seen) >= 2
-    page.close()
-
-
-def test_a_server_that_is_gone(browser, address):
-    page = browser.new_page()
-    page.goto(address)
-    page.route("**/api/**", lambda route: route.abort())
-    assert ask(page, "Classify").inner_text() == "The server does not answer."
     page.close()
