@@ -305,7 +305,6 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
 
 
 def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
-    pytest.importorskip("safetensors")
     model.export("huggingface", tmp_path / "exported")
     (tmp_path / "exported/vocab.txt").unlink()
     plan = bert_jax.plans.plan_finetuning(
@@ -434,7 +433,6 @@ def test_a_model_computes_in_the_requested_dtype(model):
 
 
 def test_an_exported_model_is_loaded_without_conversion(classifier, model, tmp_path):
-    pytest.importorskip("safetensors")
     for name, source in (("classifier", classifier), ("model", model)):
         facts = source.export("huggingface", tmp_path / name)
         assert facts

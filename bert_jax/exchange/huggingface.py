@@ -61,7 +61,8 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
         files[MODELING.name] = MODELING.read_text(encoding="utf-8")
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
-    write_safetensors(folder / "model.safetensors", tensors)
+    # transformers requires the metadata.
+    write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
     write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
     if model.vocabulary.kind != ".gpt" and model.vocabulary.copy_name not in files:
         (folder / model.vocabulary.copy_name).write_bytes(model.vocabulary.content)

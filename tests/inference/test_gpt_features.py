@@ -9,7 +9,6 @@ from tests.tools.convert.hf_folders import SIZES, write_gpt_vocabulary
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("safetensors.numpy")
 pytest.importorskip("ftfy")
 pytest.importorskip("spacy")
 

@@ -6,7 +6,6 @@ everything twice.
 """
 
 import dataclasses
-import importlib.util
 import itertools
 import json
 import math
@@ -25,7 +24,6 @@ from bert_jax.files.errors import UserError
 ARRAYS = (".npz", ".safetensors", ".jsonl", ".parquet")
 OBJECTS = (".jsonl", ".parquet", "")
 PREDICTIONS = (".jsonl", ".parquet", ".csv", ".tsv", ".json", ".conll", "")
-_PACKAGES = {".safetensors": "safetensors", ".parquet": "pyarrow"}
 # Rows of Parquet that are converted at a time.
 _CHUNK = 1000
 
@@ -55,7 +53,7 @@ def check_ending(path: str, allowed: Sequence[str]) -> str:
       allowed: the possible endings; "" among them: none is needed.
 
     Raises:
-      UserError: it is not allowed, or the package that writes it is missing.
+      UserError: it is not allowed.
     """
     ending = os.path.splitext(path)[1].lower()
     if path in ("", "-"):
@@ -64,12 +62,6 @@ def check_ending(path: str, allowed: Sequence[str]) -> str:
         named = [ending for ending in allowed if ending]
         raise UserError(
             f"--output={path}: the ending says the form, {', '.join(named[:-1])} or {named[-1]}."
-        )
-    package = _PACKAGES.get(ending)
-    if package and importlib.util.find_spec(package) is None:
-        raise UserError(
-            f"--output={path} needs the package {package}: pip install {package}, or give a name"
-            " that ends in .jsonl."
         )
     return ending
 
@@ -168,9 +160,10 @@ def write_arrays(
             if path.endswith(".npz"):
                 _pack_npz(arrays, temporary)
             else:
-                from safetensors.numpy import save_file
+                # Importing the formats takes longer than --help may.
+                from bert_jax.formats.safetensors_file import write_safetensors
 
-                save_file(dict(arrays), temporary)
+                write_safetensors(temporary, arrays)
     finally:
         shutil.rmtree(folder)
 

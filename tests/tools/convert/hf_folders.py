@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-import pytest
+from safetensors.numpy import load_file, save_file
 
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import defaults
@@ -137,10 +137,9 @@ def write_byte_level(folder: pathlib.Path) -> None:
 
 def edit(folder: pathlib.Path, change, file="model.safetensors") -> None:
     """Rewrites the tensors of a folder."""
-    safetensors_numpy = pytest.importorskip("safetensors.numpy")
-    arrays = safetensors_numpy.load_file(folder / file)
+    arrays = load_file(folder / file)
     change(arrays)
-    safetensors_numpy.save_file(arrays, folder / file, {"format": "pt"})
+    save_file(arrays, folder / file, {"format": "pt"})
 
 
 def edit_config(folder: pathlib.Path, file="config.json", **changes) -> None:

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
@@ -22,8 +23,6 @@ from tests.tools.convert.hf_folders import (
     worst,
 )
 from tests.twins import to_theirs
-
-safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 GPT_WORDS = "gpt/embeddings/word_embeddings/embedding"
 
@@ -235,13 +234,13 @@ def test_half_precision_is_cast_and_reported(save, dtype, capsys):
 def test_several_files_and_their_index(save):
     folder, _ = save()
     expected = weights_sha256(open_model(str(folder)).params)
-    arrays = safetensors_numpy.load_file(folder / "model.safetensors")
+    arrays = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     files: dict[str, dict] = {"a.safetensors": {}, "b.safetensors": {}}
     for i, (name, array) in enumerate(arrays.items()):
         files[list(files)[i % 2]][name] = array
     for file, part in files.items():
-        safetensors_numpy.save_file(part, folder / file, {"format": "pt"})
+        save_file(part, folder / file, {"format": "pt"})
     weight_map = {name: file for file, part in files.items() for name in part}
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": weight_map}))

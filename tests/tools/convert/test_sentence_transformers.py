@@ -21,7 +21,6 @@ from bert_jax.training.workdir import open_workdir, write_labels
 from tests.tools.convert.conftest import SIZES
 from tests.tools.convert.hf_folders import edit_config, from_hf, read_certificate
 
-safetensors_numpy = pytest.importorskip("safetensors.numpy")
 TEXTS = ["the cat", "so it is", "", "jumps " * 9]
 PROMPTS = {"query": "it is so: ", "passage": ""}
 

@@ -6,6 +6,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.inference.feature_choice import Choice
@@ -77,8 +78,7 @@ def test_every_form_holds_the_features_of_each_text(choice, shape, write, make_e
         assert {name: line[name] for name in line.keys() - features.keys()} == extractor.names(
             row, features
         )
-    safetensors = pytest.importorskip("safetensors.numpy")
-    same = safetensors.load_file(write(".safetensors", **choice))
+    same = load_file(write(".safetensors", **choice))
     assert same.keys() == arrays.keys()
     for name, array in arrays.items():
         np.testing.assert_array_equal(same[name], array)
@@ -125,10 +125,3 @@ def test_a_full_disk_is_reported_before_the_work(write, monkeypatch):
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(ValueError, match="needs 0.0 GB on its disk .* choose fewer --layers"):
         write(".npz")
-
-
-def test_safetensors_need_their_package(monkeypatch):
-    assert files.check_ending("out.npz", files.ARRAYS) == ".npz"
-    monkeypatch.setattr(files.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match="needs the package safetensors: pip install"):
-        files.check_ending("out.safetensors", files.ARRAYS)
