@@ -1,6 +1,0 @@
-from typing import Any
-
-def DEFINE_config_file(
-    name: str, default: str | None = ..., help_string: str = ..., **kwargs: Any
-) -> Any: ...
-def DEFINE_config_dict(name: str, config: Any, help_string: str = ..., **kwargs: Any) -> Any: ...
