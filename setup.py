@@ -10,6 +10,7 @@ REQUIRED = [
     "filelock>=3.16",  # jax locks its folder of compiled programs with it
     "flatbuffers>=25",  # jax.export writes and reads with it
     "flax>=0.12.8,<0.13",
+    "google-crc32c>=1.6,<2",  # TensorFlow checkpoints
     "jax>=0.10.2,<0.12",
     "ml_collections>=1.1,<2",
     "numpy>=2.1,<3",

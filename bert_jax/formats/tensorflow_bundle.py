@@ -20,11 +20,11 @@ import os
 import struct
 from collections.abc import Iterator, Mapping
 
+import google_crc32c
 import ml_dtypes
 import numpy as np
 
 from bert_jax.files.errors import UserError
-from bert_jax.formats.crc32c import crc32c, masked
 
 _MAGIC = 0xDB4775248B80FB57
 # tensorflow/core/framework/types.proto
@@ -111,7 +111,7 @@ class Bundle(Mapping[str, np.ndarray]):
             raise UserError(f"{path} is truncated: it does not have all of {name}.")
         if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
             raise UserError(f"{self._prefix}.index is corrupt: {name} has {entry.size} bytes.")
-        if masked(crc32c(data)) != entry.checksum:
+        if _masked_crc32c(data) != entry.checksum:
             raise UserError(
                 f"{path} is corrupt: the checksum of {name} differs from that in the index."
             )
@@ -164,7 +164,7 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
     if offset + size + 5 > len(content):
         raise UserError("a block reaches past its end")
     (checksum,) = struct.unpack_from("<I", content, offset + size + 1)
-    if masked(crc32c(np.frombuffer(content, np.uint8, size + 1, offset))) != checksum:
+    if _masked_crc32c(content[offset : offset + size + 1]) != checksum:
         raise UserError("it is corrupt: the checksum of a block differs")
     if content[offset + size]:
         raise UserError("it is compressed, which is not supported and TensorFlow never does")
@@ -178,6 +178,12 @@ def _block(content: bytes, offset: int, size: int) -> Iterator[tuple[bytes, byte
         key = key[:shared] + block[position : position + rest]
         position += rest + length
         yield key, block[position - length : position]
+
+
+def _masked_crc32c(data: bytes | np.ndarray) -> int:
+    """Returns a checksum as LevelDB and TensorFlow store it: rotated, plus a number."""
+    checksum = google_crc32c.value(data)
+    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
 def _handle(content: bytes, position: int) -> tuple[tuple[int, int], int]:
