@@ -3,6 +3,8 @@
 Gold comes first, predictions second. An undefined correlation, of a constant, is 0.
 """
 
+import warnings
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -27,6 +29,19 @@ def pearson(gold: ArrayLike, predicted: ArrayLike) -> float:
     Raises:
       UserError: a number is not finite.
     """
+    return _correlation("pearsonr", gold, predicted)
+
+
+def spearman(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Returns Spearman's rank correlation: Pearson's of the ranks; ties have their mean rank.
+
+    Raises:
+      UserError: a number is not finite.
+    """
+    return _correlation("spearmanr", gold, predicted)
+
+
+def _correlation(function: str, gold: ArrayLike, predicted: ArrayLike) -> float:
     gold, predicted = (side.astype(np.float64) for side in paired(gold, predicted))
     for name, side in (("gold", gold), ("predicted", predicted)):
         if not np.isfinite(side).all():
@@ -36,27 +51,8 @@ def pearson(gold: ArrayLike, predicted: ArrayLike) -> float:
             )
     if np.ptp(gold) == 0 or np.ptp(predicted) == 0:
         return 0.0
-    return float(np.clip(_unit(gold) @ _unit(predicted), -1, 1))
+    from scipy import stats  # takes a second to import
 
-
-def _unit(values: np.ndarray) -> np.ndarray:
-    centred = values - values.mean()
-    centred /= np.abs(centred).max()  # squares of large numbers do not overflow
-    return centred / np.linalg.norm(centred)
-
-
-def spearman(gold: ArrayLike, predicted: ArrayLike) -> float:
-    """Returns Spearman's rank correlation: Pearson's of the ranks; ties have their mean rank.
-
-    Raises:
-      UserError: a number is not finite.
-    """
-    gold, predicted = paired(gold, predicted)
-    if not (np.isfinite(gold).all() and np.isfinite(predicted).all()):
-        return pearson(gold, predicted)  # raises the error
-    return pearson(_ranks(gold), _ranks(predicted))
-
-
-def _ranks(values: np.ndarray) -> np.ndarray:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        return float(getattr(stats, function)(gold, predicted).statistic)
