@@ -2,7 +2,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-
 class ConfigDict(Mapping[str, Any]):
     def __init__(self, initial_dictionary: Mapping[str, Any] | None = ...) -> None: ...
     def __getattr__(self, name: str) -> Any: ...
