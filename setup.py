@@ -27,6 +27,7 @@ REQUIRED = [
 ]
 
 EXTRAS = {
+    "bpe": ["tokenizers>=0.22,<0.24"],  # byte-level BPE: RoBERTa, ModernBERT
     "zstd": ["zstandard>=0.23,<1"],
     "cuda": ["jax[cuda13]"],
     "tpu": ["jax[tpu]"],
