@@ -27,6 +27,7 @@ REQUIRED = [
 ]
 
 EXTRAS = {
+    "bpe": ["tokenizers>=0.22,<0.24"],  # byte-level BPE: RoBERTa, ModernBERT
     "zstd": ["zstandard>=0.23,<1"],
     "completion": ["shtab>=1.13,<2"],  # the command completion
     "cuda": ["jax[cuda13]"],

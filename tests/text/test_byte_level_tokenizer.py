@@ -3,12 +3,12 @@
 import json
 import random
 import shutil
+import sys
 
 import pytest
 
 from bert_jax.formats.foreign import Choices
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
-from bert_jax.text.byte_level_tokenizer import _KINDS
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.text.byte_level import ROBERTA, SENTENCES, train_byte_level
 
@@ -57,9 +57,37 @@ def fuzz(count: int) -> list[str]:
 
 def test_ids_are_the_library_s(pair):
     ours, theirs = pair
-    for text in (*SENTENCES[:3], "", " ", *fuzz(4000)):
+    for text in (*SENTENCES[:3], "", " ", *fuzz(1000)):
         expected = theirs.encode(text, add_special_tokens=False)
         assert ours.encode(text) == expected.ids, ascii(text)
+
+
+def test_truncation_and_padding_of_the_file_are_not_applied(tmp_path):
+    train_byte_level(path := tmp_path / "tokenizer.json", "roberta")
+    expected = load_tokenizer(path, lowercase=False).encode(SENTENCES[0])
+    theirs = tokenizers.Tokenizer.from_file(str(path))
+    theirs.enable_truncation(4)
+    theirs.enable_padding(length=100)
+    theirs.save(str(path))
+    assert load_tokenizer(path, lowercase=False).encode(SENTENCES[0]) == expected
+
+
+def test_spans_are_the_characters_without_spaces(pair):
+    ours, _ = pair
+    for text in (*SENTENCES[:3], *fuzz(400)):
+        spans = ours.character_spans(text)
+        assert len(spans) == len(ours.encode(text))
+        found = [text[start:stop] for start, stop in spans]
+        assert all(part == part.strip() or part.isspace() for part in found)
+        covered = {place for span in spans for place in range(*span)}
+        assert covered >= {place for place, x in enumerate(text) if not x.isspace()}
+
+
+def test_a_missing_package_is_reported(tmp_path, monkeypatch):
+    train_byte_level(path := tmp_path / "tokenizer.json", "roberta")
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    with pytest.raises(ValueError, match=r"tokenizer.json is .*: pip install 'bert_jax\[bpe\]'"):
+        load_tokenizer(path, lowercase=False)
 
 
 def test_pieces_stand_for_the_characters_of_a_text(pair):
@@ -67,38 +95,6 @@ def test_pieces_stand_for_the_characters_of_a_text(pair):
     lengths = ours.piece_lengths()
     for text in SENTENCES[:3]:
         assert sum(lengths[i] for i in ours.encode(text)) == len("".join(text.split()))
-
-
-def test_every_character_is_of_the_library_s_kind(pair):
-    """All characters of Python's Unicode tables: as a letter, a number, a space or a mark."""
-    import unicodedata
-
-    words = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str
-    differing = {
-        code
-        for code in range(0x110000)
-        if not 0xD800 <= code < 0xE000
-        and unicodedata.category(chr(code)) != "Cn"
-        # A letter stands with "a", a number with "1", a mark with "!", a space with neither.
-        and [w for w, _ in words(f"a{chr(code)}1!")] != expected_words(chr(code))
-    }
-    assert not differing
-
-
-def expected_words(character: str) -> list[str]:
-    def shown(text: str) -> str:
-        from bert_jax.text.byte_level_tokenizer import _CHARACTERS
-
-        return "".join(_CHARACTERS[byte] for byte in text.encode())
-
-    kind = _KINDS[ord(character)]
-    if kind.isalpha():
-        return [shown(f"a{character}"), "1", "!"]
-    if kind.isdigit():
-        return ["a", shown(f"{character}1"), "!"]
-    if kind == " ":
-        return ["a", "Ġ1", "!"]
-    return ["a", shown(character), "1", "!"]
 
 
 def test_special_tokens_and_pairs_are_transformers(tmp_path):
@@ -128,13 +124,17 @@ def test_two_files_are_the_tokenizer_json(tmp_path):
         assert found.encode(text) == expected.encode(text)
 
 
+ADDED = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+
+
 @pytest.mark.parametrize(
     "part, value, message",
     [
         ("normalizer", {"type": "Lowercase"}, "normalizer='Lowercase': only None or 'NFC'"),
         ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer='Whitespace': only 'ByteLevel'"),
-        ("added_tokens", [{"id": 9999, "content": "x"}], "does not number its pieces"),
+        ("added_tokens", [{"id": 9999, "content": "x", **ADDED}], "does not number its pieces"),
         ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": []}, r"lacks \[PAD\], \[UNK\]"),
+        ("added_tokens", [{"id": 0}], "cannot be used: missing field"),
         ("model", {"type": "WordLevel"}, "not the tokenizer.json of a byte-level BPE"),
     ],
 )
