@@ -1,9 +1,14 @@
-"""Makes a picture of a page for the documentation.
+"""Makes a picture of a page for the documentation: the top of an HTML file, or of an address.
 
     python docs/pictures.py runs/quickstart/report.html docs/report.png
+    bert_jax attention "The cat sat on the mat." --model=MODEL --output=attention.html
+    python docs/pictures.py attention.html docs/attention.png
+    bert_jax serve --model=runs/quickstart &
+    python docs/pictures.py http://127.0.0.1:8000 docs/serve.png
 
-Requires Chromium and the extra `test`. The labels that the picture shows are stored in it, so that
-a test finds those that the program no longer writes.
+A form is filled in with its first sample, and sent. Requires Chromium and the extra `test`.
+The labels that a picture shows are stored in it, so that tests find those that the program no
+longer writes.
 """
 
 import pathlib
@@ -24,14 +29,18 @@ _READ_LABELS = """height => [...document.querySelectorAll("body *")]
 
 
 def take(page: str, picture: str) -> None:
-    """Writes the top of an HTML file as a PNG file."""
+    """Writes the top of a page as a PNG file."""
     from playwright.sync_api import sync_playwright
 
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         opened = browser.new_page(viewport=SIZE)
-        opened.goto(pathlib.Path(page).resolve().as_uri())
+        opened.goto(page if "://" in page else pathlib.Path(page).resolve().as_uri())
+        for button in ("button.sample", "button[type=submit]"):
+            if (found := opened.locator(f"{button} >> visible=true").first).count():
+                found.click()
+        opened.wait_for_load_state("networkidle")
         content, labels = opened.screenshot(), opened.evaluate(_READ_LABELS, SIZE["height"])
         browser.close()
     text = _KEYWORD + "\n".join(dict.fromkeys(labels)).encode("latin-1", "ignore")

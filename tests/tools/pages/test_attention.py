@@ -2,7 +2,9 @@
 
 import base64
 import dataclasses
+import html
 import json
+import pathlib
 import re
 
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from bert_jax.scores.attention import STATISTICS, attention_of_words
 from bert_jax.tools.pages.attention import Origin, attention_page
+from docs import pictures
 from tests.tools.pages.attention_arrays import SPANS, TOKENS, WORDS, make_arrays
 from tests.tools.pages.made_runs import read_page
 
@@ -46,6 +49,16 @@ def test_a_page_holds_the_arrays_to_three_digits_and_asks_for_nothing():
         np.testing.assert_allclose(values, expected, rtol=0, atol=5.01e-5)
     found = [data[name] for name in ("tokens", "words", "spans")]
     assert found == [TOKENS, WORDS, SPANS.tolist()]
+
+
+def test_labels_in_the_picture_of_a_page_are_those_of_today():
+    labels = pictures.labels_of(str(pathlib.Path(pictures.__file__).with_name("attention.png")))
+    text = "The cat sat on the mat because it was tired."
+    of_this_text = {text, "Attention of model", "[CLS]", "because", "tired", "[SEP]"}
+    page = html.unescape(make_page())
+    assert len(labels) > 15
+    parts = [part for label in labels for part in label.strip(".").split("; ")]
+    assert not [p for p in parts if p not in page and p not in {t.strip(".") for t in of_this_text}]
 
 
 def test_text_is_only_text():
