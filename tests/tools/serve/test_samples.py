@@ -1,12 +1,15 @@
 """The samples on the page of a fine-tuned model are examples of its evaluation file."""
 
 import json
+import pathlib
 
 import pytest
 
 from bert_jax.tasks import find_task
+from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.forms import prediction_form, with_samples
 from bert_jax.training.run import make_run_task
+from docs import pictures
 
 QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
 SQUAD = {"data": [{"title": "t", "paragraphs": [{"context": "Ann came.", "qas": [QUESTION]}]}]}
@@ -54,3 +57,12 @@ def test_without_the_file_the_samples_stay(content, tmp_path):
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     form, found = make_form("classification", path)
     assert found.views == form.views
+
+
+def test_labels_in_the_picture_of_the_page_are_those_of_today():
+    labels = pictures.labels_of(str(pathlib.Path(pictures.__file__).with_name("serve.png")))
+    of_this_answer = {"quickstart", "name", "list", "contents", "index", "order"}
+    files = pathlib.Path(forms.__file__).parent.glob("*.[pj][ys]")
+    source = "".join(path.read_text() for path in files)
+    assert len(labels) > 10
+    assert not [label for label in labels if label not in source and label not in of_this_answer]
