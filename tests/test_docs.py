@@ -263,12 +263,14 @@ def check_command(words: list[str], parse) -> None:
             parse(main.main, rest)
     elif program == "pip":
         check_pip(rest)
+    elif entry := entry_point(words):
+        parse(*entry)
     else:
         is_code = words[:2] == ["python", "-c"]
         assert is_code or program in OTHER_PROGRAMS, f"{program} is not known to this test"
 
 
-def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str]]:
+def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str]] | None:
     """Returns the function that a command line of this package runs, and its words."""
     if words[0] == "bert_jax":
         return front_door.main, words[1:]
