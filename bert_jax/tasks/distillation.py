@@ -111,7 +111,7 @@ class DistilledModel:
 
     task: Distilled
 
-    def init(self, key: jax.Array, batch: Batch, *, deterministic: bool = True) -> dict[str, Any]:
+    def init(self, key: jax.Array, batch: Batch, *, deterministic: bool = True) -> Any:
         """Returns {"params": ...} of the student."""
         return self.task.task.make_model().init(key, batch, deterministic=deterministic)
 
