@@ -11,10 +11,11 @@ import pytest
 
 from bert_jax.files import beam
 from bert_jax.files.beam import RUNNERS, Beam
+from bert_jax.files.errors import UserError
 
 
 def refuse(path: str, reason: str) -> None:
-    raise {"value": ValueError, "os": OSError, "defect": TypeError}[reason](f"no {path}")
+    raise {"user": UserError, "os": OSError, "defect": TypeError}[reason](f"no {path}")
 
 
 def make(path: str) -> None:
@@ -104,7 +105,7 @@ def test_what_dataflow_needs_is_said(apache_beam):
 @pytest.mark.parametrize(
     ("reason", "kind", "message"),
     [
-        ("value", ValueError, "^no .*0$"),
+        ("user", UserError, "^no .*0$"),
         ("os", OSError, "^stage failed with DirectRunner: OSError: no .*0"),
         ("defect", OSError, "^stage failed with DirectRunner: TypeError: no .*0"),
     ],
