@@ -1,6 +1,6 @@
 """README.md and the pages of docs/: links, code, commands, flags and fields all exist.
 
-A page has code in fences with a language (`sh`, `python`, `json`, `text`). The commands in `sh`
+A page has code in fences with a language (`sh`, `python`, `json`, `text`, `toml`). The commands in `sh`
 blocks are parsed, not run, except for a few cheap ones.
 """
 
@@ -40,7 +40,7 @@ PAGES = {
         REPOSITORY / "launch" / "README.md",
     )
 }
-LANGUAGES = {"sh", "python", "json", "text"}
+LANGUAGES = {"sh", "python", "json", "text", "toml"}
 MAX_LINES_OF_README = 200
 # Programs of the shell blocks whose arguments are not checked.
 OTHER_PROGRAMS = {"awk", "cat", "curl", "grep"}
