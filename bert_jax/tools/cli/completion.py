@@ -9,6 +9,7 @@ The command must be installed as `bert_jax`, with shtab (the extra `completion`)
 import argparse
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools import cli
@@ -43,7 +44,7 @@ def run(flags: argparse.Namespace) -> None:
     print(script + _JOIN if flags.shell == "bash" else script.replace("--config.[", "--config.-["))
 
 
-def _parser(files: dict[str, str]) -> argparse.ArgumentParser:
+def _parser(files: Any) -> argparse.ArgumentParser:
     """Returns a parser of all commands; its values that have no choices are `files`."""
     parser = argparse.ArgumentParser("bert_jax")
     commands = parser.add_subparsers()
@@ -60,7 +61,7 @@ def _parser(files: dict[str, str]) -> argparse.ArgumentParser:
 
 
 def _add_flags(
-    parser: argparse.ArgumentParser, flags: Sequence[command_line.Flag], files: dict[str, str]
+    parser: argparse.ArgumentParser, flags: Sequence[command_line.Flag], files: Any
 ) -> None:
     for flag in flags:
         command_line.add_flag(parser, flag)
