@@ -1,7 +1,7 @@
 """README.md and the pages of docs/: links, code, commands, flags and fields all exist.
 
-A page has code in fences with a language (`sh`, `python`, `json`, `text`, `toml`). The commands in `sh`
-blocks are parsed, not run, except for a few cheap ones.
+A page has code in fences with a language (`sh`, `python`, `json`, `text`, `toml`). The commands in
+`sh` blocks are parsed, not run, except for a few cheap ones.
 """
 
 import ast
