@@ -62,7 +62,6 @@ def prepare_in_beam(
     "changes",
     [
         {},
-        WORDPIECE,
         {"mode": "static", "masking": "whole_word"},
         {"segments": "running_text", "vocab": "train:bpe"},
         {"segments": "stream", "vocab": "train:words", "lowercase": False},
@@ -76,12 +75,11 @@ def test_the_bytes_are_those_of_this_machine(changes, text, tmp_path, expected):
 @pytest.mark.parametrize("flags", [TWO_PROCESSES, TWO_THREADS], ids=["processes", "threads"])
 def test_two_workers(flags, text, tmp_path, expected, monkeypatch):
     """Processes do not see the patch that makes units small, but the pieces are their arguments."""
-    changes = {"vocab": "train:wordpiece"}
-    wanted, workers = expected(**changes), tmp_path / "workers"
+    wanted, workers = expected(), tmp_path / "workers"
     workers.mkdir()
     monkeypatch.setenv("WORKERS", str(workers))
     monkeypatch.setattr(Jobs, "sample", noted_sample)
-    assert prepare_in_beam(text, tmp_path / "data", *flags, **changes) == wanted
+    assert prepare_in_beam(text, tmp_path / "data", *flags) == wanted
     others = {int(name) for name in os.listdir(workers)}
     assert len(others) == (2 if flags == TWO_PROCESSES else 1)
     assert (os.getpid() in others) == (flags == TWO_THREADS)
