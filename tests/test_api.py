@@ -414,7 +414,9 @@ def test_a_model_computes_in_the_requested_dtype(model):
         (lambda m: m.encode([3]), "inputs\\[0\\] is 3: give a text, a pair"),
         (lambda m: m.encode(["a"], pooling="average"), "^pooling=average must be one of cls, mean"),
         (
-            lambda m: bert_jax.finetune(m, __file__, text_column="review"),
+            lambda m: bert_jax.finetune(
+                m, pathlib.Path(m.folder).with_name("train.tsv"), text_column="review"
+            ),
             "no configuration field 'text_column': did you mean 'data.text_a'",
         ),
         (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -2 to 1"),

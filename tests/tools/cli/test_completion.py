@@ -73,7 +73,9 @@ def test_every_command_is_offered(complete):
 
 def test_zsh_completes_the_values_of_flags_in_the_same_word():
     text = script("zsh")
-    assert text.startswith("#compdef bert_jax\n") and '"--part=[' in text and "--config.-[" in text
+    assert (
+        text.startswith("#compdef bert_jax\n") and '"--general=[' in text and "--config.-[" in text
+    )
 
 
 def test_without_shtab_its_extra_is_named(monkeypatch):
