@@ -131,10 +131,10 @@ def test_heads_are_scored_as_by_our_predictor(task, make_workdir, tmp_path):
     write_examples(path)
     model = bert_jax.load(workdir, dtype="float32")
     found = model.export("onnx", tmp_path / "out", int8=True, evaluate=path, max_loss=1.0)["int8"]
-    data = model._loaded.data
-    examples = list(data.read(str(path), Counter(), labelled=True))
-    score = data.score(examples, model.predict(examples))
-    assert found["metric"] == next(iter(score)) == data.metrics[0]
+    of_model = model._loaded.task
+    examples = list(of_model.read(str(path), Counter(), labelled=True))
+    score = of_model.score(examples, model.predict(examples))
+    assert found["metric"] == next(iter(score)) == of_model.metrics[0]
     assert found["float32"] == pytest.approx(score[found["metric"]])
     assert 0 <= found["int8"] <= (100 if task == "span" else 1) and "least" not in found
 
