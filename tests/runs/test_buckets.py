@@ -125,5 +125,3 @@ def test_other_settings_are_not_mixed_with_what_another_machine_prepares(
     buckets.claim(f"{copy}/preparing.json", b'{"settings": {"seed": 7}}')
     with pytest.raises(ValueError, match=r"Other settings are being prepared in .*preparing.json"):
         prepare(config.data, copy, 1, log=lambda line: None)
-    with pytest.raises(ValueError, match="use a shared file system"):
-        prepare(config.data, copy, 1, log=lambda line: None, task=(0, 2))
