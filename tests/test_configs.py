@@ -109,7 +109,9 @@ def test_a_size_that_does_not_exist_is_named(name):
 def test_every_fine_tuning_has_what_it_asks_for(name):
     """Metrics, columns and published sets exist."""
     config = get_config(name)
-    assert make_run_task(parse(config)).metrics == config.metrics
+    task = make_run_task(parse(config))
+    assert task.metrics == config.metrics
+    assert hash(task) == hash(make_run_task(parse(config)))
     assert parse(config).best_metric == config.metrics[0]
 
 

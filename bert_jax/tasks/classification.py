@@ -77,7 +77,7 @@ class Classification(Labelled):
     stride: int = 0
     columns: Columns | None = None
     on_missing: str = "error"
-    published: TextTask | None = None
+    published: TextTask | None = dataclasses.field(default=None, hash=False)  # it has dicts
     decision: Decision = Decision()
     class_loss: ClassLoss = ClassLoss()
 

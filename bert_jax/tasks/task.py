@@ -32,9 +32,10 @@ Prediction = dict[str, Any]
 class Task:
     """A task: what is read, computed, minimized, predicted and scored.
 
-    A subclass is a frozen dataclass without arrays. `Labelled` is the base of tasks on files of
-    labelled examples, `CorpusTask` that of tasks on a corpus. A run has one task, whose `bind`
-    returns the task for an encoder: modules, losses and answers are methods of that one.
+    A subclass is a frozen dataclass without arrays, and hashable: programs are compiled once for
+    equal tasks. `Labelled` is the base of tasks on files of labelled examples, `CorpusTask` that of
+    tasks on a corpus. A run has one task, whose `bind` returns the task for an encoder: modules,
+    losses and answers are methods of that one.
 
     Attributes:
       model: the encoder's configuration, set by `bind`.
