@@ -122,8 +122,10 @@ def _plan(
 ) -> tuple[RunConfig, list[str]]:
     """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
     train, evaluate = sources
-    import_modules(given.get("imports", ()))
     if task and task not in TASKS:
+        config = FinetuningConfig().to_config_dict()
+        set_fields(config, {"imports": given.get("imports", ())})
+        import_modules(config.imports)
         own = find_task(task)
         found = Detection(task, f"{own.__module__}.{own.__name__}")
         config = own.default_config().to_config_dict()

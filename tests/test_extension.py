@@ -245,10 +245,12 @@ def test_the_workdir_remembers_the_module_of_its_task(files, finished, tmp_path,
     monkeypatch.delitem(TASKS, "count_words")
     words = ["finetune", str(files / "train.txt"), f"--model={source.workdir}"]
     words += [f"--evaluate={files / 'eval.txt'}", "--task=count_words", f"--workdir={workdir}"]
-    words += ["--import=my_words", "--config.epochs=1", f"--config.prng_impl={tiny.PRNG_IMPL}"]
-    with pytest.raises(
-        UserError, match="config.imports: Python finds no module 'my_words': run in"
-    ):
+    words += ["--config.epochs=1", f"--config.prng_impl={tiny.PRNG_IMPL}"]
+    no_module = "config.imports: Python finds no module 'my_words': run in"
+    with pytest.raises(UserError, match=no_module):
+        run_command([*words, "--config.imports=my_words"])
+    words += ["--import=my_words"]
+    with pytest.raises(UserError, match=no_module):
         run_command(words)
     monkeypatch.syspath_prepend(tmp_path)
     run_command(words)

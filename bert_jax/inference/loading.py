@@ -230,8 +230,7 @@ def _load_foreign(folder: str, change: Change) -> TrainedModel:
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
     config = change(loaded.config)
-    task = make_run_task(config, untrained=loaded.missing)
-    task = task if task.labels is None else dataclasses.replace(task, labels=loaded.labels)
+    task = make_run_task(config, untrained=loaded.missing).with_labels(loaded.labels)
 
     def restore(like: Any) -> tuple[Any, dict[str, Any]]:
         params = {

@@ -29,7 +29,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.decisions import Decision
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Answer, Batch, Prediction, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
@@ -166,9 +166,9 @@ class Classification(Labelled):
         return names
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model, pools=True)
+        bound = super().bind(model, tokenizer, phase, evaluate)
         class_loss = ClassLoss.make(self.head, self.labels, several=self.kind == "multi")
-        return self.auxiliary.add_to(dataclasses.replace(self, model=model, class_loss=class_loss))
+        return dataclasses.replace(bound, class_loss=class_loss)
 
     def make_model(self) -> ClassificationModel:
         return ClassificationModel(self.model, max(1, len(self.labels)), self.head)

@@ -17,7 +17,7 @@ from bert_jax.models.task_heads import ClassificationOutputs, MultipleChoiceMode
 from bert_jax.scores import classification as scores
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import Batch
 
 METRICS = ("accuracy",)
@@ -72,10 +72,6 @@ class MultipleChoice(Labelled):
 
     def encode(self, examples, tokenizer, counts) -> GroupedRows:
         return encode_choices(examples, tokenizer, self.max_sequence_length, counts)
-
-    def bind(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model, pools=True)
-        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
 
     def make_model(self) -> MultipleChoiceModel:
         return MultipleChoiceModel(self.model, self.head)

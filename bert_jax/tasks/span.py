@@ -18,7 +18,7 @@ from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy, divergence, metric, weighted_sum
-from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import (
     Answer,
     Batch,
@@ -99,10 +99,6 @@ class Span(Labelled):
     def encode(self, examples, tokenizer, counts) -> QuestionRows:
         lengths = self.max_sequence_length, self.doc_stride, self.max_query_length
         return encode_questions(examples, tokenizer, *lengths, counts)
-
-    def bind(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model)
-        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
 
     def make_model(self) -> SpanModel:
         return SpanModel(self.model, self.head)

@@ -47,6 +47,10 @@ class Labelled(Task):
         """Whether a row may have several examples; some heads and losses read whole rows."""
         return self.PACKS and not self.head.reads_whole_rows and self.auxiliary == Losses()
 
+    def bind(self, model, tokenizer, phase=None, evaluate=False) -> Self:
+        check_head(self.head, model, pools=self.POOLS)
+        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
+
     def head_flops_per_token(self) -> float:
         return word_flops(self.model) if self.auxiliary.lm_weight else 0.0
 

@@ -28,7 +28,7 @@ from bert_jax.scores import entities as entity_scores
 from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
+from bert_jax.tasks.supervised import Labelled, shared_fields
 from bert_jax.tasks.task import (
     WINDOW,
     Answer,
@@ -137,9 +137,8 @@ class Tagging(Labelled):
             yield window
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model)
-        class_loss = ClassLoss.make(self.head, self.labels)
-        return self.auxiliary.add_to(dataclasses.replace(self, model=model, class_loss=class_loss))
+        bound = super().bind(model, tokenizer, phase, evaluate)
+        return dataclasses.replace(bound, class_loss=ClassLoss.make(self.head, self.labels))
 
     def make_model(self) -> TaggingModel:
         return TaggingModel(self.model, len(self.labels), self.head)

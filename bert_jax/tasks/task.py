@@ -91,6 +91,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def with_labels(self, labels: tuple[str, ...]) -> Self:
+        """Returns the task with these labels, or as it is if it has none to store."""
+        return self if self.labels is None else dataclasses.replace(self, labels=labels)
+
     def with_untrained(self, untrained: Collection[str]) -> Self:
         """Returns the task of a model with untrained parameters, of these paths."""
         return self

@@ -32,9 +32,7 @@ def open_teacher(run: Run) -> Teacher:
         task, other labels or fewer positions, or it lacks parameters.
     """
     source = open_model(run.config.distillation.teacher)
-    trained = make_run_task(source.config)
-    if trained.labels is not None:
-        trained = dataclasses.replace(trained, labels=source.labels)
+    trained = make_run_task(source.config).with_labels(source.labels)
     for misfit in _misfits(run, source, trained):
         raise UserError(f"config.distillation.teacher: {source.source} {misfit}")
     task = trained.bind(_model(run.config, source.model), source.tokenizer)

@@ -10,7 +10,8 @@ from bert_jax.data.labelled.reading import field, numbered, text, text_field
 from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
 
-_ENDING = re.compile(r"ending(\d+)")
+# Names of the columns of SWAG's endings.
+ENDING = re.compile(r"ending(\d+)")
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def read_choices(
 
 def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
     if not names:
-        numbered = (match for name in row if (match := _ENDING.fullmatch(name)))
+        numbered = (match for name in row if (match := ENDING.fullmatch(name)))
         names = tuple(match[0] for match in sorted(numbered, key=lambda match: int(match[1])))
     values = [field(row, name, "data.endings", where) for name in names]
     if len(values) == 1 and isinstance(values[0], list):

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Any
 
 from bert_jax.data.labelled.cells import is_number
+from bert_jax.data.labelled.choices import ENDING
 from bert_jax.data.labelled.forms.columns import (
     IDS,
     find_label,
@@ -51,7 +52,7 @@ from bert_jax.text.files import refuse_spreadsheet
 _POSITIVES = (("anchor", "positive"), ("query", "positive"))
 _NEGATIVES = ("negative", "hard_negative")
 _SCORES = ("score", "similarity", "similarity_score", "label", "rating")
-_ENDING = re.compile(r"(choice|option|sol|solution|answer)_?(\d|[a-e])")
+_CHOICE = re.compile(r"(choice|option|sol|solution|answer)_?(\d|[a-e])")
 _ENDINGS = ("endings", "options", "choices")
 _CONTEXTS = (
     *("sent1", "context", "ctx", "article", "passage", "premise", "goal", "question", "text_a"),
@@ -208,9 +209,9 @@ def _endings(path: str, columns: Mapping[Any, list[Any]]) -> tuple[str, ...] | N
 
     None: there are none.
     """
-    if any(re.fullmatch(r"ending\d+", str(name).lower()) for name in columns):
+    if any(ENDING.fullmatch(str(name).lower()) for name in columns):
         return ()
-    names = [str(name) for name in columns if _ENDING.fullmatch(str(name).lower())]
+    names = [str(name) for name in columns if _CHOICE.fullmatch(str(name).lower())]
     texts = [name for name in names if all(isinstance(text, str) for text in columns[name])]
     if len(texts) > 1:
         return tuple(sorted(texts))

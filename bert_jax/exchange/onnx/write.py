@@ -187,9 +187,7 @@ def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes
         check_heads(loaded)
         has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
         return PreTrainingModel(model, has_pairs), ("batch", "seq")
-    task = row.make(loaded.config)
-    if task.labels is not None:
-        task = dataclasses.replace(task, labels=loaded.labels)
+    task = row.make(loaded.config).with_labels(loaded.labels)
     head = getattr(task, "head", None)
     if head is not None and (head.has_bilstm or head.mix_layer_norm):
         field = "head.mix_layer_norm=True" if head.mix_layer_norm else f"a head {head.head!r}"

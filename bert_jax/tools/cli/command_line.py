@@ -105,8 +105,7 @@ BATCH_TOKENS = Flag(
 def run(main: Callable[[Sequence[str]], None]) -> None:
     """Runs `main(sys.argv[1:])` and ends the process with its exit code."""
     standard_error.set_up()
-    if os.getcwd() not in sys.path:  # the console script; python -m has it
-        sys.path.append(os.getcwd())
+    sys.path.append("")  # modules of the current folder, also for the console script
     message = ""
     try:
         with contextlib.redirect_stdout(cast(TextIO, standard_error.WithAddresses(sys.stdout))):

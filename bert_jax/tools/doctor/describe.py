@@ -18,8 +18,8 @@ def describe(compiled: Compiled, target: Target) -> Finding:
     """
     fits = compiled.fits(target.room)
     what = f"{name_of(compiled)}: compiled in {compiled.seconds:.0f} s"
-    lines, program = tuple(_lines(compiled, target)), compiled.program
-    limits = _bound(compiled, target)
+    limits, program = _bound(compiled, target), compiled.program
+    lines = tuple(_lines(compiled, target, limits))
     values = {
         "program": program.name,
         "rows": program.rows,
@@ -43,7 +43,7 @@ def name_of(compiled: Compiled) -> str:
     return f"{program.name}, {program.rows:,} x {program.length:,} tokens{parts}"
 
 
-def _lines(compiled: Compiled, target: Target) -> Iterator[str]:
+def _lines(compiled: Compiled, target: Target, limits: Bound | None) -> Iterator[str]:
     program, num_devices, moved = compiled.program, len(target.devices), compiled.moved
     sizes = [f"{name} {size / GIB:.2f}" for name, size in program.sizes.items()]
     if compiled.no_room:
@@ -63,7 +63,7 @@ def _lines(compiled: Compiled, target: Target) -> Iterator[str]:
     yield f"off the chip {moved.off_chip / 1e9:,.2f} GB{unknown}"
     for kind, found in moved.collectives.items():
         yield f"{kind:<18} {found.count:>4}, {found.bytes / 1e6:,.1f} MB in all{unknown}"
-    if limits := _bound(compiled, target):
+    if limits:
         times = ", ".join(f"{name} {seconds * 1e3:.1f}" for name, seconds in limits.parts.items())
         yield (
             f"bound        at least {limits.seconds * 1e3:.1f} ms ({times}); MFU at most"

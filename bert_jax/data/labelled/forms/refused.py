@@ -96,19 +96,16 @@ def refuse_columns(path: str, columns: Mapping[Any, Sequence[Any]]) -> None:
                 f"{path}: the texts of {str(name)!r} are Python's bytes, such as {filled[0]:.30}:"
                 " decode them before they are written."
             )
-        kinds = Counter(map(str, filled))
-        if "-" in kinds and kinds.keys() - {"-"} and kinds.keys() - {"-"} <= _INFERENCE:
+        others = set(map(str, filled)) - {"-"} if "-" in filled else set()
+        if others and others <= _INFERENCE:
             raise UserError(
-                f"{path}: {kinds['-']:,} rows have the label '-' in {str(name)!r}, where SNLI's"
-                " annotators did not agree: leave them out."
+                f"{path}: {filled.count('-'):,} rows have the label '-' in {str(name)!r}, where"
+                " SNLI's annotators did not agree: leave them out."
             )
-    for name in ("pos", "positive", "positives"):
+    are_pairs = not {"query", "anchor"}.isdisjoint(columns)
+    for name in ("pos", "positive", "positives") if are_pairs else ():
         values = [value for value in columns.get(name, ()) if value is not None]
-        if (
-            {"query", "anchor"} & columns.keys()
-            and values
-            and all(isinstance(value, list) for value in values)
-        ):
+        if values and all(isinstance(value, list) for value in values):
             raise UserError(
                 f"{path}: {name!r} has lists of texts: write a row for each pair, with the columns"
                 " anchor, positive and, if there is one, negative."
