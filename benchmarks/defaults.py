@@ -43,7 +43,7 @@ from bert_jax.training.train import train
 DEFAULTS, TRAINER = "defaults", "Trainer"
 # Of the score at the end of the run only.
 _SHORT = {"eval.every": "0", "checkpoint.every": "0"}
-# Of `config.task` and `head.problem_type`, what the other program has.
+# Of `config.task.name` and `task.problem_type`, what the other program has.
 _TRAINER_TASKS = ("classification", "tagging", "span")
 
 Settings = dict[str, Any]
@@ -159,7 +159,7 @@ def score(config: FinetuningConfig) -> float:
 def run_trainer(config: FinetuningConfig, seeds: int, done: Scores) -> None:
     """Trains with transformers, in a process of its own."""
     missing = [seed for seed in range(seeds) if done.lacks(TRAINER, seed)]
-    if missing and config.task in _TRAINER_TASKS:
+    if missing and config.task.name in _TRAINER_TASKS:
         settings = {"config": config.to_dict(), "seeds": missing}
         program: Program = (f"{__package__}.rivals.defaults_torch", settings)
         left = iter(missing)

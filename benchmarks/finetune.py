@@ -45,14 +45,12 @@ SETTINGS = {
 }
 # The only settings that the compared program supports.
 _ONLY = {
-    "head.layers": "last",
-    "head.tagging": "linear",
-    "head.classification": "linear",
-    "head.span": "linear",
-    "head.document_context": False,
-    "head.both_orders": False,
-    "head.lm_weight": 0.0,
-    "data.published": "",
+    "task.layers": "last",
+    "task.head": "linear",
+    "task.document_context": False,
+    "task.both_orders": False,
+    "task.lm_weight": 0.0,
+    "task.published": "",
     "reinit_layers": 0,
     "microbatch_size": 0,
     "optimizer.name": "adamw",
@@ -62,16 +60,16 @@ _ONLY = {
 }
 _ONLY_OF = {
     "tagging": {
-        "head.entities": True,
-        "data.text_a": "",
-        "data.label": "",
+        "task.entities": True,
+        "task.text_a": "",
+        "task.label": "",
         "metrics.0": "f1",
     },
     "classification": {
-        "head.problem_type": "single",
-        "head.pool": "cls",
-        "head.pooler": True,
-        "data.label_separator": "",
+        "task.problem_type": "single",
+        "task.pool": "cls",
+        "task.pooler": True,
+        "task.label_separator": "",
         "metrics.0": "accuracy",
     },
     "span": {"metrics.0": "f1"},
@@ -106,9 +104,11 @@ def check(config: RunConfig) -> None:
     """Raises UserError for settings that the compared program does not support."""
     if not config.init_from:
         raise UserError("config.init_from is missing: a folder of Hugging Face, for both sides.")
-    if config.task not in _ONLY_OF:
-        raise UserError(f"config.task={config.task!r}: the other program has no such task.")
-    for name, value in (_ONLY | _ONLY_OF[config.task]).items():
+    if config.task.name not in _ONLY_OF:
+        raise UserError(
+            f"config.task.name={config.task.name!r}: the other program has no such task."
+        )
+    for name, value in (_ONLY | _ONLY_OF[config.task.name]).items():
         found = config.metrics[0] if name == "metrics.0" else config[name]
         if found != value:
             raise UserError(f"config.{name}={found!r}: the other program has only {value!r}.")

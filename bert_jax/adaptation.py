@@ -9,13 +9,14 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from bert_jax.config import defaults, store
+from bert_jax.config import store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import MIN_LENGTH, with_length, without_given
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
@@ -74,7 +75,7 @@ def _plan(
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
-    base = defaults.causal_lm() if source.model.is_causal else defaults.pretraining()
+    base = default_config("causal_lm") if source.model.is_causal else default_config("pretraining")
     any_length = {"phases": ((MIN_LENGTH, 1.0),)}
     config = base.replace(any_length, model=source.model).to_config_dict()
     config.init_from = model

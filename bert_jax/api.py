@@ -178,7 +178,7 @@ def finetune(
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns
         from; fields `distillation__...` say how. None: the labels alone.
       values: fields of the configuration, with "__" in place of dots: `epochs=2.0`,
-        `optimizer__learning_rate=3e-5`, `data__text_b="sentence2"`.
+        `optimizer__learning_rate=3e-5`, `task__text_b="sentence2"`.
 
     Raises:
       UserError: as `train`, or the file is for none of the tasks.
@@ -325,7 +325,9 @@ def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Mani
     data_dir = os.fspath(data_dir)
     resolved = resolve(config, "", data_dir)
     if not isinstance(resolved, PretrainingConfig):
-        raise UserError(f"config.task={config.task!r} has no corpus: there is nothing to prepare.")
+        raise UserError(
+            f"config.task.name={config.task.name!r} has no corpus: there is nothing to prepare."
+        )
     return prepare_corpus(resolved.data, data_dir, resolved.data.num_processes)
 
 
@@ -339,6 +341,9 @@ def resolve(config: ConfigDict | RunConfig, workdir: str, data_dir: str = "") ->
     if at_first:
         explicit = {name for name, value in flatten(values) if at_first.get(name) != value}
         explicit |= written(config)
+    elif isinstance(config, RunConfig):
+        usual = type(config.task).default_config().fields()
+        by_file = {name for name, value in config.fields().items() if usual.get(name) != value}
     if workdir:
         store.check_workdir(workdir)
     return init_from.resolve(values, explicit, workdir, data_dir, by_file)

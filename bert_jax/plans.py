@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments, recipe
-from bert_jax.config.data import LabelledConfig
+from bert_jax.config.editable import written
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import without_given
@@ -18,9 +18,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
 from bert_jax.data.labelled.detection import TASKS, Detection, detect
-from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.forms.label_faults import find_faults
-from bert_jax.data.labelled.sequences import window_starts
 from bert_jax.data.labelled.split import (
     find_strata,
     held_out,
@@ -36,7 +34,6 @@ from bert_jax.formats.sentence_transformers import read_sentence_vectors
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
-from bert_jax.training.run import make_run_task
 
 # Share of the training file that is held out where there is no file to evaluate on.
 HELD_OUT = 0.1
@@ -132,7 +129,7 @@ def _plan(
     else:
         found = detect(train, given, task)
         config = experiments.load(found.config)
-    usual_length = config.max_length
+    usual_length, by_file = config.max_length, written(config)
     config.update_from_flattened_dict({"init_from": model, "data.train": train})
     chosen = {name: value for name, value in found.fields.items() if name not in given}
     config.update_from_flattened_dict({"data.eval": evaluate or train} | chosen)
@@ -141,30 +138,29 @@ def _plan(
     set_fields(config, given)
     explicit = {"init_from", "data.train", "data.eval", *chosen, *given}
     explicit |= {"data.vocab"} if config.data.vocab else set()
-    resolved = init_from.resolve(config.to_dict(), explicit, workdir)
+    resolved = init_from.resolve(config.to_dict(), explicit, workdir, written=by_file)
     assert isinstance(resolved, FinetuningConfig)
     others = "|".join(name for name in TASKS if name != found.task)
     lines = [
         f"task       {found.task}: {found.what}",
-        f"           others: --task={others}; columns: --config.data.text_a, text_b, label",
+        f"           others: --task={others}; columns: --config.task.text_a, text_b, label",
     ]
 
     counts = Counter()
-    examples = list(make_run_task(resolved).read(train, counts, labelled=True))
-    are_numbers = resolved.head.problem_type == "regression" or (
-        find_task(resolved.task).EMBEDS and resolved.data.label != ""
-    )
+    examples = list(resolved.task.read(train, counts, labelled=True))
+    are_numbers = resolved.task.reads_numbers
     lines += _warnings(examples, counts, are_numbers)
     if not evaluate:
+        words = resolved.get("task.text_a", "")
         parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
         paths = write_split(
             train,
             examples,
             parts,
-            has_header=not resolved.data.text_a.isdecimal(),
+            has_header=not words.isdecimal(),
             folder=os.path.join(folder, _SPLIT),
-            words=resolved.data.text_a,
-            tags=resolved.data.label,
+            words=words,
+            tags=resolved.get("task.label", ""),
         )
         config.update_from_flattened_dict(
             dict(zip(("data.train", "data.eval"), paths, strict=True))
@@ -179,7 +175,9 @@ def _plan(
     settings = without_given(settings, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
-    resolved = init_from.resolve(config.to_dict(), explicit | set(settings), workdir)
+    resolved = init_from.resolve(
+        config.to_dict(), explicit | set(settings), workdir, written=by_file
+    )
     return resolved, lines
 
 
@@ -189,7 +187,7 @@ def _warnings(
     """Yields lines about rows that are left out, and about labels that are likely mistakes."""
     for what in ("text", "label"):
         if count := counts.get(f"rows_without_{what}", 0):
-            yield f"left out   {count:,} rows without {what} (--config.data.on_missing=skip)"
+            yield f"left out   {count:,} rows without {what} (--config.task.on_missing=skip)"
     for fault in () if are_numbers else find_faults([labels_of(e) for e in examples]):
         yield f"warning    {fault}"
 
@@ -213,42 +211,29 @@ def _settings(
       usual: the task's usual maximum length.
       given_length: whether the user set the maximum length.
     """
-    encoder, task = config.model.to_dict(), find_task(config.task)
-    are_cut = bool(examples) and isinstance(examples[0], TextExample)
-    lengths = _lengths(config, examples) if are_cut else []
-    if config.data.long_texts == "windows":
-        length_settings = recipe.length_recipe(encoder, usual, [])
-        length = config.max_length if given_length else length_settings["max_length"][0]
-        rows = round(len(examples) * _mean_windows(config.data, lengths, length))
-    else:
-        length_settings = recipe.length_recipe(encoder, usual, lengths)
-        rows = len(examples)
+    encoder, task = config.model.to_dict(), config.task
+    lengths = _lengths(config, examples)
+    length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
+    length = config.max_length if given_length else length_settings["max_length"][0]
+    rows = round(len(examples) * task.mean_rows(lengths, length))
     settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, task.EMBEDS) | length_settings
     vectors = read_sentence_vectors(local_model(config.init_from))
     if (task.POOLS or task.EMBEDS) and (pooling := vectors.pooling):
-        settings["head.pool"] = (pooling, "modules.json of sentence-transformers")
-        settings["head.pooler"] = (False, "sentence-transformers has none")
+        settings["task.pool"] = (pooling, "modules.json of sentence-transformers")
+        if task.POOLS:
+            settings["task.pooler"] = (False, "sentence-transformers has none")
     return settings
 
 
-def _lengths(config: FinetuningConfig, examples: Sequence[TextExample]) -> list[int]:
-    """Returns the lengths of some of the examples in tokens, special tokens included.
-
-    The texts of a pair share a row, but those that are embedded have rows of their own.
-    """
+def _lengths(config: FinetuningConfig, examples: Sequence[Any]) -> list[int]:
+    """Returns the lengths of some of the examples in tokens, special tokens included."""
     tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
     some = examples[:: max(1, len(examples) // _MAX_MEASURED)]
-    texts = [[text for text in (e.text_a, e.text_b, e.negative) if text] for e in some]
-    lengths = [[1 + len(tokenizer.encode(text)) for text in of_example] for of_example in texts]
-    of_row = max if find_task(config.task).EMBEDS else sum
-    return [1 + of_row([0, *of_example]) for of_example in lengths]
-
-
-def _mean_windows(data: LabelledConfig, lengths: Sequence[int], max_length: int) -> float:
-    """Returns the windows that a text of these lengths in tokens has on average in an epoch."""
-    size = max_length - 2
-    counts = [len(window_starts(length - 2, size, data.stride)) for length in lengths]
-    return sum(min(n, data.windows_per_epoch or n) for n in counts) / max(1, len(counts))
+    return [
+        max(1 + sum(1 + len(tokenizer.encode(text)) for text in texts) for texts in rows)
+        for rows in map(config.task.row_texts, some)
+        if rows
+    ]
 
 
 def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:

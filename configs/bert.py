@@ -13,7 +13,7 @@ the held-out masked tokens and 73.4 % of the pairs correct. base.py, large.py, .
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 # Layers, hidden size, heads.
 SIZES = {
@@ -29,7 +29,7 @@ SIZES = {
 def get_config(size: str = "base") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = defaults.pretraining().to_config_dict()
+    config = default_config("pretraining").to_config_dict()
     config.model.num_layers, config.model.hidden_size, config.model.num_heads = SIZES[size]
     config.model.intermediate_size = 4 * config.model.hidden_size
     config.model.vocab_size = 30522

@@ -15,7 +15,7 @@ published size was not run.
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 TEXT_SETS = ("xnli", "chnsenticorp", "lcqmc")
 SETS = (*TEXT_SETS, "msra_ner", "cmrc2018")
@@ -27,18 +27,18 @@ def get_config(name: str = "") -> ConfigDict:
     if name not in SETS:
         raise ValueError(f"Unknown set {name!r}. Available: {', '.join(SETS)}.")
     if name == "msra_ner":
-        config = defaults.tagging().to_config_dict()
+        config = default_config("tagging").to_config_dict()
     elif name == "cmrc2018":
-        config = defaults.span().to_config_dict()
+        config = default_config("span").to_config_dict()
         config.max_length = 512
     else:
-        config = defaults.classification().to_config_dict()
-    config.data.published = name
+        config = default_config("classification").to_config_dict()
+    config.task.published = name
     return config
 
 
 def _pretraining() -> ConfigDict:
-    config = defaults.pretraining().to_config_dict()
+    config = default_config("pretraining").to_config_dict()
     config.model.vocab_size = 21_128
     config.data.language = "zh"
     return config

@@ -12,7 +12,7 @@ the held-out loss is 5.31 nats (word frequencies: 6.35). The published size was 
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 SIZES = ("published", "small")
 
@@ -20,7 +20,7 @@ SIZES = ("published", "small")
 def get_config(size: str = "published") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = defaults.bidirectional_lm().to_config_dict()
+    config = default_config("bidirectional_lm").to_config_dict()
     return _make_small(config) if size == "small" else config
 
 
@@ -30,7 +30,7 @@ def _make_small(config: ConfigDict) -> ConfigDict:
     config.model.cell_size = 512
     config.model.filters = ((1, 16), (2, 32), (3, 64), (4, 64))
     config.model.highway_layers = 1
-    config.head.num_samples = 1024
+    config.task.num_samples = 1024
 
     config.epochs = 0.0
     config.steps = 1500

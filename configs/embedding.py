@@ -3,9 +3,9 @@
     python -m bert_jax.main --config=configs/embedding.py --config.init_from=BERT \\
         --config.data.train=train.tsv --config.data.eval=dev.tsv --workdir=DIR
 
-The files are TSV, CSV or JSON lines with the columns `anchor` and `positive` (`data.text_a`,
-`data.text_b`), and `data.negative` if there is a third text. `configs/embedding.py:scored` is for
-pairs with a score: `sentence1`, `sentence2`, `score`. The loss is `head.embedding_loss`. Scores of
+The files are TSV, CSV or JSON lines with the columns `anchor` and `positive` (`task.text_a`,
+`task.text_b`), and `task.negative` if there is a third text. `configs/embedding.py:scored` is for
+pairs with a score: `sentence1`, `sentence2`, `score`. The loss is `task.loss`. Scores of
 pairs are mrr_at_10, ndcg_at_10, accuracy and recall_at_10, each anchor against all positives of
 the file; of scored pairs spearman and pearson. All fields are in docs/configuration.md.
 
@@ -15,8 +15,8 @@ and 0.374 ± 0.001 after training (docs/embeddings.md).
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 
 def get_config(kind: str = "pairs") -> ConfigDict:
-    return defaults.embedding(kind).to_config_dict()
+    return default_config("embedding", kind).to_config_dict()

@@ -11,7 +11,7 @@ scores are those of Table 1 of the paper, which reports show beside a run's; not
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 # Scores of each task; the first is the one that the paper reports.
 METRICS = {
@@ -45,8 +45,8 @@ PUBLISHED = {
 def get_config(name: str = "mrpc") -> ConfigDict:
     if name not in METRICS:
         raise ValueError(f"Unknown GLUE task {name!r}. Available: {', '.join(METRICS)}.")
-    config = defaults.classification().to_config_dict()
-    config.data.published = name
+    config = default_config("classification").to_config_dict()
+    config.task.published = name
     config.data.train = f"tfds:glue/{name}[train]"
     config.data.eval = f"tfds:glue/{name}[validation]"
     if name == "mnli":

@@ -12,7 +12,7 @@ Results at a small scale are in docs/comparison.md; the published size was not r
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from configs import bert
 
 SIZES = ("base", "tiny")
@@ -21,7 +21,7 @@ SIZES = ("base", "tiny")
 def get_config(size: str = "base") -> ConfigDict:
     if size not in SIZES:
         raise ValueError(f"Unknown size {size!r}. Available: {', '.join(SIZES)}.")
-    config = defaults.causal_lm().to_config_dict()
+    config = default_config("causal_lm").to_config_dict()
     config.model.name = "gpt"
     del config.model["type_vocab_size"]
     config.model.vocab_size = 40_481

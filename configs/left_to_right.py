@@ -18,7 +18,7 @@ from configs import bert
 
 def get_config(size: str = "base") -> ConfigDict:
     config = bert.get_config(size)
-    config.task = "causal_lm"
+    config.task.name = "causal_lm"
     config.model.attention_pattern = "causal"
     config.model.next_sentence = False
     config.metrics = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")

@@ -8,13 +8,13 @@ Time and result: wikigold from all-MiniLM-L6-v2 takes under 3 minutes on 2 CPU c
 
 The paper reports an F1 of 92.4 for cased BERT-Base on the test set of conll2003. For the
 feature-based approach of its Table 7, add --config.optimizer.frozen_layers=-1
---config.head.layers=concat_last_4 --config.head.tagging=bilstm
+--config.task.layers=concat_last_4 --config.task.head=bilstm
 --config.optimizer.learning_rate=1e-3
 """
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 SETS = ("conll2003", "wnut17", "wikigold")
 
@@ -22,11 +22,11 @@ SETS = ("conll2003", "wnut17", "wikigold")
 def get_config(name: str = "conll2003") -> ConfigDict:
     if name not in SETS:
         raise ValueError(f"Unknown set {name!r}. Available: {', '.join(SETS)}.")
-    config = defaults.tagging().to_config_dict()
+    config = default_config("tagging").to_config_dict()
     config.optimizer.learning_rate = 5e-5
     config.global_batch_size = 16
     if name == "conll2003":
-        config.head.document_context = True
+        config.task.document_context = True
         config.max_length = 256
         config.published_score = 0.964
         config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 7)"

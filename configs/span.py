@@ -3,14 +3,14 @@
     python -m bert_jax.main --config=configs/span.py --config.init_from=BERT \\
         --config.data.train=train.json --config.data.eval=dev.json --workdir=DIR
 
-Set `head.null_answers=true` if questions may have no answer. All fields are in
+Set `task.null_answers=true` if questions may have no answer. All fields are in
 docs/configuration.md.
 """
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 
 def get_config() -> ConfigDict:
-    return defaults.span().to_config_dict()
+    return default_config("span").to_config_dict()

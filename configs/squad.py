@@ -9,7 +9,7 @@ three articles were trained on (docs/log/finetuning.md).
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 VERSIONS = ("v1", "v2")
 
@@ -17,7 +17,7 @@ VERSIONS = ("v1", "v2")
 def get_config(version: str = "v1") -> ConfigDict:
     if version not in VERSIONS:
         raise ValueError(f"Unknown version {version!r}. Available: {', '.join(VERSIONS)}.")
-    config = defaults.span().to_config_dict()
+    config = default_config("span").to_config_dict()
     config.published_score = 88.5
     config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 2)"
     if version == "v2":
@@ -25,6 +25,6 @@ def get_config(version: str = "v1") -> ConfigDict:
         config.published_in = "BERT-Large, development set (Devlin et al. 2019, Table 3)"
         config.epochs = 2.0
         config.global_batch_size = 48
-        config.head.null_answers = True
+        config.task.null_answers = True
         config.metrics = ("f1", "exact", "best_f1", "best_exact")
     return config

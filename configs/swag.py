@@ -8,11 +8,11 @@ The paper reports an accuracy of 81.6 % for BERT-Base on the development set; no
 
 from ml_collections import ConfigDict
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 
 
 def get_config() -> ConfigDict:
-    config = defaults.multiple_choice().to_config_dict()
+    config = default_config("multiple_choice").to_config_dict()
     config.published_score = 0.816
     config.published_in = "BERT-Base, development set (Devlin et al. 2019, Table 4)"
     return config

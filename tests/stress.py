@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import sentencepiece
 
-from bert_jax.config import defaults, store
+from bert_jax.config import store
+from bert_jax.config.task import default_config
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.labelled.choices import read_choices
@@ -76,7 +77,7 @@ def json_lines(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Pa
 
 
 def _read_source(name: str) -> None:
-    config = defaults.pretraining()
+    config = default_config("pretraining")
     config = config.replace({"data.source": name})
     source = make_source(config.data)
     for chunk in source.chunks():
@@ -140,7 +141,7 @@ def squad(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], 
 
 
 def config(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
-    store.save(defaults.pretraining(), str(folder))
+    store.save(default_config("pretraining"), str(folder))
     (folder / "config.json").rename(folder / "good.json")
 
     def read(path: pathlib.Path) -> None:
@@ -201,7 +202,7 @@ def bundle_index(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.
 def _prepared(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
     lines = [text(rng, 8) if i % 6 else "" for i in range(400)]
     (folder / "corpus.txt").write_text("\n".join(lines))
-    config = defaults.pretraining().replace(
+    config = default_config("pretraining").replace(
         {
             "data.source": f"text:{folder / 'corpus.txt'}",
             "data.validation_share": 0.2,

@@ -190,10 +190,10 @@ def test_the_module_is_pure_and_takes_the_batch(model):
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):
-    model = bert_jax.load(classifier.folder, dtype="float32", data__long_texts="windows")
+    model = bert_jax.load(classifier.folder, dtype="float32", task__long_texts="windows")
     data = pickle.dumps(model)
     again = pickle.loads(data)
-    assert len(data) < 1000 and again.config.data.long_texts == "windows"
+    assert len(data) < 1000 and again.config.task.long_texts == "windows"
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert again.predict(TEXTS) == model.predict(TEXTS)
 
@@ -232,7 +232,11 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
     train = files / "train.tsv"
     new = bert_jax.finetune(model, train, workdir=tmp_path / "ours", listener=listener, **values)
     config = new.config
-    assert (config.task, config.epochs, config.global_batch_size) == ("classification", 1.0, 16)
+    assert (config.task.name, config.epochs, config.global_batch_size) == (
+        "classification",
+        1.0,
+        16,
+    )
     assert config.optimizer.name == "adamw" and config.optimizer.learning_rate == 1e-3
     assert config.max_length == 32  # all that the model has
     assert not any(line.startswith("recipe     epochs") for line in lines)
@@ -289,14 +293,14 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
     plan = bert_jax.plans.plan_finetuning(
         model.folder,
         *(str(tmp_path / "pairs.tsv"), "", "embedding" if scores else "", str(tmp_path / "run")),
-        {"head.pool": "max"},
+        {"task.pool": "max"},
     )
     config = plan.config
-    assert (config.task, config.global_batch_size, config.max_length) == ("embedding", 32, 32)
-    assert (config.head.embedding_loss, config.metrics[0]) == (
+    assert (config.task.name, config.global_batch_size, config.max_length) == ("embedding", 32, 32)
+    assert (config.task.loss, config.metrics[0]) == (
         ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
     )
-    assert (config.head.pool, config.head.pooler) == ("max", False)
+    assert config.task.pool == "max"
     held_out = plan.files[str(tmp_path / "run/split/evaluate.csv")].decode().splitlines()
     assert len(held_out) == 11 and config.data.eval == str(tmp_path / "run/split/evaluate.csv")
 
@@ -347,7 +351,7 @@ def test_a_classifier_reads_long_texts_in_windows(classifier, caplog):
     """The probabilities are those of the mean of the logits of the windows."""
     rng = random.Random(3)
     words, room = rng.choices(WORDS, k=40), 14  # max_length is 16
-    windowed = bert_jax.load(classifier.folder, data__long_texts="windows")
+    windowed = bert_jax.load(classifier.folder, task__long_texts="windows")
     (found,) = windowed.predict([" ".join(words)])
     assert not caplog.records
     starts = (0, 7, 14, 21, 26)
@@ -370,7 +374,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
     path = tmp_path / "long.tsv"
     lines = [f"{' '.join(WORDS[:8] * 8)} {word}\t{word}" for word in ("good", "bad")] * 40
     path.write_text("\n".join(["text_a\tlabel", *lines]) + "\n")
-    given = {"data.long_texts": "windows", "max_length": "16"}
+    given = {"task.long_texts": "windows", "max_length": "16"}
 
     def epochs(**more):
         values = given | {name.replace("__", "."): value for name, value in more.items()}
@@ -380,7 +384,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
         return plan.config.epochs
 
     # 80 texts of 65 words have 9 windows of 14 tokens, or 52: 1,000 steps are 8 epochs of these.
-    assert (epochs(), epochs(data__stride="1"), epochs(data__windows_per_epoch="1")) == (20, 8, 20)
+    assert (epochs(), epochs(task__stride="1"), epochs(task__windows_per_epoch="1")) == (20, 8, 20)
 
 
 def test_a_model_computes_in_the_requested_dtype(model):
@@ -417,7 +421,7 @@ def test_a_model_computes_in_the_requested_dtype(model):
             lambda m: bert_jax.finetune(
                 m, pathlib.Path(m.folder).with_name("train.tsv"), text_column="review"
             ),
-            "no configuration field 'text_column': did you mean 'data.text_a'",
+            "no configuration field 'text_column': did you mean 'task.text_a'",
         ),
         (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -2 to 1"),
         (lambda m: m.encode(["moon " * 40]), "inputs\\[0\\] has 42 tokens"),

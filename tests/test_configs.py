@@ -8,15 +8,14 @@ import re
 import jax
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.group import flatten
 from bert_jax.config.store import parse
+from bert_jax.config.task import default_config
 from bert_jax.models import MODELS
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.causal_lm import CausalLM
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import init_params
 from configs.sweeps import table5
 
@@ -57,7 +56,7 @@ def test_a_published_score_says_where_it_is_from(name):
         place = table5.PAPER_TASKS.index(name.removeprefix("glue:"))
         assert 100 * score == pytest.approx(table5.PAPER["bert"][place])
     if source:
-        assert (score > 1) == (config.task == "span")
+        assert (score > 1) == (config.task.name == "span")
         assert re.fullmatch(r"BERT-\w+, \w+ set \(Devlin et al\. 2019, Table \d\)", source)
 
 
@@ -71,7 +70,7 @@ def test_every_configuration_is_tested():
 def test_every_configuration_passes_its_checks(name):
     config = get_config(name)
     assert parse(config).to_config_dict() == config
-    assert config.task in TASKS and config.model.name in MODELS
+    assert config.task.name in TASKS and config.model.name in MODELS
     assert config.optimizer.name in OPTIMIZERS
     assert config.optimizer.schedule in SCHEDULES
 
@@ -80,19 +79,19 @@ def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():
     base, causal = dict(flatten(get_config("base"))), dict(flatten(get_config("left_to_right")))
     changed = {name: value for name, value in causal.items() if base.get(name) != value}
     assert changed == {
-        "task": "causal_lm",
+        "task.name": "causal_lm",
         "model.attention_pattern": "causal",
         "model.next_sentence": False,
         "metrics": ("causal_lm_loss", "causal_lm_accuracy", "perplexity"),
     }
-    assert defaults.causal_lm().fields() == causal
+    assert default_config("causal_lm").fields() == causal
 
 
 def test_elmo_has_the_values_of_the_published_training():
     """`train_elmo.py` of allenai/bilm-tf: 128 rows on each of 3 GPUs."""
     found, batch = dict(flatten(get_config("elmo"))), 128 * 3
     expected = {"epochs": 10.0, "phases": ((20, 1.0),), "global_batch_size": batch}
-    expected |= {"head.num_samples": 8192, "model.dropout_rate": 0.1, "optimizer.clip_norm": 10.0}
+    expected |= {"task.num_samples": 8192, "model.dropout_rate": 0.1, "optimizer.clip_norm": 10.0}
     expected |= {"optimizer.name": "adagrad", "optimizer.learning_rate": 0.2}
     assert expected == {name: found[name] for name in expected}
 
@@ -109,9 +108,9 @@ def test_a_size_that_does_not_exist_is_named(name):
 def test_every_fine_tuning_has_what_it_asks_for(name):
     """Metrics, columns and published sets exist."""
     config = get_config(name)
-    task = make_run_task(parse(config))
+    task = parse(config).task
     assert task.metrics == config.metrics
-    assert hash(task) == hash(make_run_task(parse(config)))
+    assert hash(task) == hash(parse(config).task)
     assert parse(config).best_metric == config.metrics[0]
 
 

@@ -26,7 +26,8 @@ from benchmarks import __main__ as benchmark_list
 from benchmarks import command as benchmark_command
 from bert_jax import __main__ as front_door
 from bert_jax import main
-from bert_jax.config import defaults, store
+from bert_jax.config import store
+from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.files import buckets
 from bert_jax.tools.cli import COMMANDS, command_line
@@ -238,7 +239,7 @@ def parse(monkeypatch):
     monkeypatch.setattr(store, "parse", check_then_stop)
     monkeypatch.setattr(init_from, "resolve", check_then_stop)
     monkeypatch.setattr(buckets, "local", lambda path: path)
-    monkeypatch.setattr(store, "load", lambda _: defaults.pretraining())
+    monkeypatch.setattr(store, "load", lambda _: default_config("pretraining"))
     monkeypatch.chdir(REPOSITORY)
 
     def parse(run: Callable[[list[str]], None], words: list[str]) -> None:
@@ -328,7 +329,11 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
 
 
 def all_fields() -> set[str]:
-    configs = defaults.pretraining(), defaults.classification(), defaults.bidirectional_lm()
+    configs = (
+        default_config("pretraining"),
+        default_config("classification"),
+        default_config("bidirectional_lm"),
+    )
     groups = {name for config in configs for name, _ in config.groups()}
     return groups.union(*(config.fields() for config in configs))
 

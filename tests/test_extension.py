@@ -5,6 +5,7 @@ evaluates and predicts through the same functions as the tasks and the encoder o
 """
 
 import functools
+import importlib.util
 import json
 import pathlib
 import random
@@ -18,8 +19,9 @@ from jax.sharding import PartitionSpec
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.config import defaults, store
+from bert_jax.config import store
 from bert_jax.config.encoders import ENCODERS
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
@@ -29,6 +31,7 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
+from bert_jax.tools.serve.forms import prediction_form
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
@@ -106,12 +109,12 @@ def count_words(files):
 
 
 def classification_of_bags(files):
-    config = toy_configs.use_bag(defaults.classification(), len(VOCABULARY))
+    config = toy_configs.use_bag(default_config("classification"), len(VOCABULARY))
     return labelled(config, files, ".tsv")
 
 
 def pretraining_of_bags(files):
-    config = toy_configs.use_bag(defaults.pretraining(), len(VOCABULARY))
+    config = toy_configs.use_bag(default_config("pretraining"), len(VOCABULARY))
     return on_corpus(config, files, "bag"), files / "masks.txt"
 
 
@@ -173,7 +176,7 @@ def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
     assert last[score] > least[score]
     capsys.readouterr()
     assert evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
-    has_baseline = run.config.task != "count_words"
+    has_baseline = run.config.task.name != "count_words"
     assert ("health: good" in capsys.readouterr().out) == has_baseline
 
 
@@ -213,8 +216,8 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
 
 def test_every_example_is_predicted(run, tmp_path):
     output = tmp_path / "output.jsonl"
-    if run.config.task == "next_token":
-        with pytest.raises(ValueError, match="config.task='next_token' makes no predictions"):
+    if run.config.task.name == "next_token":
+        with pytest.raises(ValueError, match="config.task.name='next_token' makes no predictions"):
             predict_file(store.load(run.workdir), run.workdir, str(run.input), str(output))
         return
     count = predict_file(store.load(run.workdir), run.workdir, str(run.input), str(output), top_k=1)
@@ -261,9 +264,68 @@ def test_the_workdir_remembers_the_module_of_its_task(files, finished, tmp_path,
     assert json.loads(output.read_text()).keys() == {"id", "words"}
 
 
+@pytest.fixture(scope="module")
+def ratings(tmp_path_factory) -> pathlib.Path:
+    """A table of texts with as many stars as they have good words, and one."""
+    path, rng = tmp_path_factory.mktemp("ratings") / "ratings.csv", random.Random(0)
+    rows = ((rng.randint(0, 2), rng.choices(WORDS[:8], k=4)) for _ in range(120))
+    lines = [f"{' '.join([*['good'] * n, *words])},{n + 1}" for n, words in rows]
+    path.write_text("\n".join(["text,stars", *lines]) + "\n")
+    return path
+
+
+def test_a_task_in_a_file_of_ones_own_works_with_every_command(
+    files, finished, ratings, tmp_path, monkeypatch, capsys
+):
+    """Its own fields, sentence vectors, the page's form, ONNX, a sweep, and as a teacher."""
+    source, run = finished(count_words), str(tmp_path / "run")
+    module = "tests.extension.toy_rating"
+    monkeypatch.setitem(TASKS, "rating", "")  # afterwards it is unknown again
+    monkeypatch.delitem(TASKS, "rating")
+    common = [f"--import={module}", "--task=rating", f"--config.prng_impl={tiny.PRNG_IMPL}"]
+    common += ["--config.epochs=2", "--config.task.levels=3", f"--model={source.workdir}"]
+    run_command(["finetune", str(ratings), f"--workdir={run}", *common])
+    assert store.load(run).task.levels == 3
+    assert "accuracy" in json.loads((tmp_path / "run" / "results.json").read_text())["eval"]
+    with pytest.raises(UserError, match="config.task.levels=1 must be at least 2"):
+        run_command(["finetune", str(ratings), f"--workdir={run}2", *common[:-2], common[-1],
+                     "--config.task.levels=1"])  # fmt: skip
+
+    run_command(["evaluate", f"--workdir={run}"])
+    output = tmp_path / "out.jsonl"
+    run_command(["predict", str(ratings), f"--model={run}", f"--output={output}"])
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(found) == 120 and found[0].keys() == {"id", "stars", "above"}
+    run_command(["encode", str(ratings), f"--model={run}", f"--output={tmp_path / 'x.npz'}"])
+    run_command(["report", f"--workdir={run}"])
+    model = load_workdir(store.load(run), run)
+    assert prediction_form(model.task).fields[0].name == "text_a"
+
+    taught = ["--config.epochs=1", f"--config.distillation.teacher={run}"]
+    run_command(["finetune", str(ratings), f"--workdir={tmp_path / 'taught'}", *common, *taught])
+    rows = metrics_of(str(tmp_path / "taught"))
+    assert any("task_distilled_loss" in row for row in rows)
+
+    if importlib.util.find_spec("onnx"):
+        run_command(["convert", "to_onnx", run, str(tmp_path / "onnx")])
+    (tmp_path / "mine.py").write_text(
+        f"import {module}\nfrom bert_jax.tasks import default_config\n"
+        "from bert_jax.tools.sweep.plan import Run, Sweep\n\n\n"
+        'def get_config():\n    return default_config("rating").to_config_dict()\n\n\n'
+        "def get_sweep():\n"
+        f'    files = {{"data.train": {str(ratings)!r}, "data.eval": {str(ratings)!r}}}\n'
+        f'    more = {{"init_from": {source.workdir!r}, "task.levels": 3, "max_length": 16}}\n'
+        '    return Sweep("ratings", [Run("rate", __file__, files | more)])\n'
+    )
+    capsys.readouterr()
+    sweep = [f"--sweep={tmp_path / 'mine.py'}", f"--workdir={tmp_path / 'sweep'}", "--dry_run"]
+    run_command(["sweep", *sweep])
+    assert "1 jobs" in capsys.readouterr().out
+
+
 def test_a_task_of_an_installed_package_is_found(monkeypatch):
     point = EntryPoint("count", "tests.extension.toy_task:CountWords", "bert_jax.tasks")
-    monkeypatch.setattr("bert_jax.tasks.entry_points", lambda group, name: [point])
+    monkeypatch.setattr("bert_jax.config.task.entry_points", lambda group, name: [point])
     assert find_task("count") is toy_task.CountWords
     monkeypatch.delitem(TASKS, "count")
 

@@ -55,9 +55,6 @@ def start(*words: str, stdin: str | None = None) -> subprocess.CompletedProcess:
 # Command line -> the beginning of its error; DIR is an empty folder.
 EARLY_ERRORS = {
     "bert_jax.main --config=configs/tiny.py": "--workdir is missing: the folder that the run is",
-    "bert_jax.main --config=configs/tiny.py --workdir=DIR --config.stepz=1": (
-        "There is no configuration field 'stepz'"
-    ),
     "bert_jax.main --config=configs/tiny.py --workdir=DIR --mode=tain": (
         "argument --mode: invalid choice: 'tain' (choose from "
     ),
@@ -69,12 +66,6 @@ EARLY_ERRORS = {
     "adapt a.txt": "--model is missing: a workdir, or the folder of another program",
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "multitask --workdir=DIR": "Give the tasks: NAME=CONFIG and NAME.FIELD=VALUE for each.",
-    "multitask --workdir=DIR a=configs/ner.py a.stepz=1": (
-        "Task a: There is no configuration field 'stepz'"
-    ),
-    "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
-        "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
-    ),
     "predict --model=x lost.csv": "lost.csv: there is no such file. If it is a text, give it by",
     "predict --model=x a/b --output=out": "a/b: there is no such file. If it is a text, give it",
     "predict --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor a folder of",
@@ -87,12 +78,8 @@ EARLY_ERRORS = {
     "doctor --workdir=/no/such/run": "/no/such/run holds no run",
     "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
     "doctor --config=configs/tiny.py --price=-1": "--price=-1.0 must be at least 0.",
-    "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
     "prepare --config=configs/tiny.py --data_dir=DIR --runner=Flink": (
         "argument --runner: invalid choice: 'Flink' (choose from "
-    ),
-    "prepare --config=configs/tiny.py --data_dir=DIR -- --parallelism=2": (
-        "--parallelism=2 after -- is for the engine of --runner"
     ),
     "tokenize": "Give --vocab, a vocab.txt, a SentencePiece .model or GPT's folder; or --model",
     "tokenize --model=x --cased": "--cased has no effect with --model, which knows its case",
@@ -114,6 +101,22 @@ EARLY_ERRORS = {
     "completion fish": "No completion for 'fish'. Available: bash, zsh.",
     "trian": "Unknown command 'trian'. Did you mean train? Available: finetune, adapt,",
     "": "The command is missing. Available: finetune, adapt, train, evaluate, sweep,",
+}
+# Those of configurations, whose tasks import jax.
+ERRORS = {
+    "bert_jax.main --config=configs/tiny.py --workdir=DIR --config.stepz=1": (
+        "There is no configuration field 'stepz'"
+    ),
+    "multitask --workdir=DIR a=configs/ner.py a.stepz=1": (
+        "Task a: There is no configuration field 'stepz'"
+    ),
+    "evaluate --workdir=DIR --config=configs/ner.py --config.seeds=2": (
+        "DIR holds the runs of several seeds: name the folder of one, DIR/seed-"
+    ),
+    "prepare --config=configs/tiny.py": "--data_dir is missing: the folder for vocabulary and",
+    "prepare --config=configs/tiny.py --data_dir=DIR -- --parallelism=2": (
+        "--parallelism=2 after -- is for the engine of --runner"
+    ),
 }
 
 
@@ -139,8 +142,18 @@ def test_an_error_is_one_line_before_jax_is_imported(line, without_jax):
     assert err.startswith(f"error: {message}") and err.count("\n") == 1
 
 
+@pytest.mark.parametrize("line", ERRORS)
+def test_an_error_of_a_configuration_is_one_line(line, tmp_path):
+    code, out, err = run(line.replace("DIR", str(tmp_path)).split())
+    assert (code, out) == (2, "")
+    message = ERRORS[line].replace("DIR", str(tmp_path))
+    assert err.startswith(f"error: {message}") and err.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
 def test_every_command_has_an_early_error():
-    assert {*COMMANDS, "bert_jax.main"} <= {line.split(" ")[0] for line in EARLY_ERRORS}
+    known = {line.split(" ")[0] for line in (*EARLY_ERRORS, *ERRORS)}
+    assert {*COMMANDS, "bert_jax.main"} <= known
 
 
 @pytest.mark.parametrize("name", ["bert_jax.main", *COMMANDS])
@@ -172,8 +185,11 @@ def test_errors_end_a_process_with_2(module):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--config.task=cola2"], "config.task='cola2'. Available: pretraining, causal_lm"),
-        (["--config.task=tagging"], "such as configs/classification.py"),
+        (
+            ["--config.task.name=cola2"],
+            "config.task.name='cola2'. Available: pretraining, causal_lm",
+        ),
+        (["--config.task.name=tagging"], "such as configs/classification.py"),
         (["--config.optimizer.name=sgd"], "Unknown optimizer 'sgd'. Available: bert_adam, adamw, "),
         (["--config.data.source=books"], "Unknown data.source='books'. Available: installed_docs"),
         (

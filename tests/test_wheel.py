@@ -98,11 +98,11 @@ def test_a_configuration_of_ones_own_builds_on_the_packages(run):
     (run.folder / "configs").mkdir()
     (run.folder / "configs" / "shared.py").write_text("STEPS = 7\n")
     (run.folder / "configs" / "mine.py").write_text(
-        "from bert_jax.config import defaults\n"
+        "from bert_jax.tasks import default_config\n"
         "from configs import base, shared\n\n\n"
         "def get_config():\n"
         "    config = base.get_config()\n"
-        "    assert config == defaults.pretraining().to_config_dict()\n"
+        "    assert config == default_config('pretraining').to_config_dict()\n"
         "    config.steps = shared.STEPS\n"
         "    config.data.source = 'nowhere'\n"
         "    return config\n"

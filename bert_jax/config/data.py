@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax.config.group import Group, rules, setting
+from bert_jax.config.group import Group, derived, rules, setting
 from bert_jax.files.errors import UserError
 
 # Weights are stored as int8 numbers of classes, of which three have another meaning.
@@ -110,11 +110,11 @@ class DataConfig(Group):
     # Processes that prepare the data; 0: one for each core.
     num_processes: int = setting(0, minimum=0, in_shards=False, free=True)
     # Size of a vocabulary that is trained, and the maximum for an existing one.
-    vocab_size: int = setting(30_522, of_run=True)
+    vocab_size: int = derived(30_522)
     # In tokens, ascending; one for each length that the phases use.
-    sequence_lengths: tuple[int, ...] = setting((128, 512), of_run=True)
+    sequence_lengths: tuple[int, ...] = derived((128, 512))
     # Maximum predictions for each sequence length; never 0.
-    num_predictions: tuple[int, ...] = setting((20, 77), of_run=True)
+    num_predictions: tuple[int, ...] = derived((20, 77))
 
     def check(self) -> None:
         if self.max_examples_per_row > MAX_EXAMPLES:
@@ -254,10 +254,11 @@ class DataConfig(Group):
             without_effect |= {"dupe_factor", "short_seq_prob"}
         if not self.extra_tokens:
             without_effect.add("extra_tokens")
+        without_effect |= {name for name, rule in rules(type(self)).items() if not rule.in_shards}
         return {
-            name: getattr(self, name)
-            for name, rule in rules(type(self)).items()
-            if rule.in_shards and name not in without_effect
+            item.name: getattr(self, item.name)
+            for item in dataclasses.fields(self)
+            if item.name not in without_effect
         }
 
 
@@ -271,48 +272,10 @@ class LabelledConfig(Group):
     eval: str = setting("", is_path=True)
     # Further files to evaluate: NAME=FILE, ...; their scores are named NAME_...
     more_eval: tuple[str, ...] = setting((), is_path=True)
-    # Column of the text, by name, or by number from 0 in files without a header; empty: none.
-    text_a: str = setting("text_a")
-    # Column of the second text of a pair.
-    text_b: str = setting("")
-    # Embeddings: column of a third text that is not to be near the first one; empty: none.
-    negative: str = setting("")
-    # Column of the label; for several labels per example also a comma-separated list of columns.
-    label: str = setting("label")
-    # Column of an ID, which predictions repeat.
-    id: str = setting("")
-    # Classification and regression: texts with more than `max_length` tokens. `truncate`: their end
-    # is cut off; `windows`: they are read in overlapping windows, a row each, with the label of the
-    # text, and the logits of its windows are pooled (head.window_pool). Taggers and models for
-    # questions always read windows.
-    long_texts: str = setting("truncate", choices=("truncate", "windows"))
-    # Tokens from the start of a window to that of the next one, of texts and of sentences to tag;
-    # 0: half of a window. (Questions: head.doc_stride.)
-    stride: int = setting(0, minimum=0)
-    # Windows of a text that an epoch trains on, drawn anew for each epoch; 0: all.
-    windows_per_epoch: int = setting(0, minimum=0)
-    # Separator of several labels in the label column; `[]`: cells are lists, such as `['a', 'b']`;
-    # empty: one label per row.
-    label_separator: str = setting("")
-    # Names of the classes, where a label is a list of 0 and 1 with a place for each class.
-    multi_hot: tuple[str, ...] = setting(())
-    # Decimal mark of labels that are numbers; the other mark may group thousands.
-    decimal: str = setting(".", choices=(".", ","))
-    # Rows without the text or the label that training and evaluation need: an `error` that counts
-    # them all, or `skip` them.
-    on_missing: str = setting("error", choices=("error", "skip"))
-    # Multiple choice: columns of the endings, in order.
-    endings: tuple[str, ...] = setting(())
-    # A row of GLUE or CHINESE in data/labelled/published_sets.py, which defines columns and labels;
-    # msra_ner, whose words are characters; cmrc2018, which has its own scores.
-    published: str = setting("")
     # A vocab.txt, .model or tokenizer.json file; empty: that of `init_from`.
     vocab: str = setting("", is_path=True)
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
-    # Tagging: in files whose words are characters with their position in a word after them, as in
-    # Weibo's (`A0`, `B1`), remove these numbers; other files stay as they are.
-    strip_numbers: bool = setting(False)
     # Batches of equal numbers of `rows`, or of about equal numbers of `tokens` (for losses over
     # words), where batches of short sentences have more than global_batch_size rows.
     batch_by: str = setting("rows", choices=("rows", "tokens"))
@@ -330,11 +293,6 @@ class LabelledConfig(Group):
         if not are_numbers or list(lengths) != sorted(set(lengths)) or min(lengths, default=1) < 1:
             raise UserError(
                 f"bucket_lengths={lengths!r} are not ascending, positive sequence lengths."
-            )
-        if self.windows_per_epoch and self.long_texts != "windows":
-            raise UserError(
-                f"windows_per_epoch={self.windows_per_epoch} has no effect with"
-                f" config.data.long_texts={self.long_texts!r}: set config.data.long_texts=windows."
             )
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_jax.config.group import Group, setting
+from bert_jax.config.group import Group, derived, setting
 from bert_jax.files.errors import UserError
 
 ACTIVATIONS = ("gelu_tanh", "gelu", "relu_squared")
@@ -51,9 +51,9 @@ class EncoderConfig(Group):
     next_sentence: bool = setting(False)
     # `config.dtype`: see there. Parameters, normalization statistics, softmaxes and logits are
     # always float32.
-    dtype: str = setting("float32", choices=DTYPES, of_run=True)
+    dtype: str = derived("float32")
     # `config.prng_impl`: see there.
-    prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS, of_run=True)
+    prng_impl: str = derived("threefry4x32")
 
     @property
     def rounds_products(self) -> bool:
@@ -162,7 +162,7 @@ class TransformerConfig(EncoderConfig):
     remat_policy: str = setting("nothing", choices=("nothing", "products"))
     # Whether the encoder is trained on next tokens in a phase of a run: attention is causal, and
     # convolutions leave out later positions.
-    reads_forward: bool = setting(False, of_run=True)
+    reads_forward: bool = derived(False)
 
     @property
     def has_copy_head(self) -> bool:

@@ -8,7 +8,6 @@ from bert_jax.config.group import setting
 from bert_jax.config.groups import (
     CheckpointConfig,
     EvalConfig,
-    HeadConfig,
     LogConfig,
     OptimizerConfig,
 )
@@ -26,7 +25,7 @@ class FinetuningConfig(RunConfig):
     # Number of runs, with seeds `seed`, `seed` + 1, ..., in one folder of the workdir each.
     seeds: int = setting(1, free=True)
     # Maximum sequence length in tokens, special tokens included. Longer texts are truncated, or
-    # take several rows (data.long_texts); longer sentences of taggers and passages of questions
+    # take several rows (task.long_texts); longer sentences of taggers and passages of questions
     # always take several rows.
     max_length: int = setting(128)
     # Number of layers, counted from the last one, that start from random parameters together with
@@ -37,7 +36,6 @@ class FinetuningConfig(RunConfig):
     # Source of `published_score`: model, dataset and publication.
     published_in: str = setting("", free=True)
     data: LabelledConfig = LabelledConfig()
-    head: HeadConfig = HeadConfig()
     # Scores; the first is compared with the baseline and summarized over seeds.
     metrics: tuple[str, ...] = ("accuracy",)
     optimizer: OptimizerConfig = OptimizerConfig(learning_rate=2e-5, warmup="10%")
@@ -61,24 +59,6 @@ class FinetuningConfig(RunConfig):
         if not self.metrics:
             raise UserError("metrics is empty: name a score, such as accuracy.")
         super().check_run()
-        if self.head.mix_layer_norm and self.microbatch_size:
-            raise UserError(
-                "head.mix_layer_norm=True normalizes over a whole batch, which"
-                f" config.microbatch_size={self.microbatch_size} splits: set one of the two to its"
-                " default."
-            )
-        if self.head.both_orders and self.data.long_texts == "windows":
-            raise UserError(
-                "head.both_orders=True encodes whole pairs, and config.data.long_texts='windows'"
-                " parts of them: set one of the two to its default."
-            )
-        distillation, kind = self.distillation, self.head.problem_type
-        if kind == "regression" and distillation.temperature != 1:
-            raise UserError(
-                f"distillation.temperature={distillation.temperature} divides logits, and"
-                " config.head.problem_type='regression' has none: set"
-                " config.distillation.temperature=1."
-            )
         if self.reinit_layers > self.model.num_layers:
             raise UserError(
                 f"reinit_layers={self.reinit_layers} is above"

@@ -34,7 +34,6 @@ class Rule:
       also: a number that is allowed besides, and what it means: (-1, "all remaining devices").
       any_number: whether negative numbers are allowed.
       check: raises UserError for a malformed text; takes the field's name and the value.
-      of_run: whether the field is set from the run's configuration and is not in its own group.
       in_shards: whether the bytes of prepared shards may depend on the field.
       free: whether the field may change when a run is resumed: no number it computes depends on it.
       is_path: whether it may name a file or folder, or ("NAME=FILE", ...).
@@ -46,7 +45,6 @@ class Rule:
     also: tuple[float, str] | None = None
     any_number: bool = False
     check: Callable[[str, str], Any] | None = None
-    of_run: bool = False
     in_shards: bool = True
     free: bool = False
     is_path: bool = False
@@ -55,6 +53,11 @@ class Rule:
 def setting(default: Any, **rule: Any) -> Any:
     """Returns a dataclass field with a default and a `Rule`."""
     return dataclasses.field(default=default, metadata={"rule": Rule(**rule)})
+
+
+def derived(default: Any, **how: Any) -> Any:
+    """Returns a dataclass field that is no configuration: something else determines its value."""
+    return dataclasses.field(default=default, metadata={"derived": True}, **how)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ class Group:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the group's own fields by name."""
-        return {name: getattr(self, name) for name, r in rules(type(self)).items() if not r.of_run}
+        return {name: getattr(self, name) for name in rules(type(self))}
 
     def replaced(self, values: Mapping[str, Any]) -> Self:
         """Returns a copy with other values of some fields.
@@ -89,20 +92,20 @@ class Group:
         Raises:
           UserError: a field does not exist, or cannot have this value.
         """
-        check_known(values, vars(self))
+        check_known(values, self.to_dict())
         return dataclasses.replace(self, **values)
 
 
 @functools.cache
 def rules(group: type[Group]) -> dict[str, Rule]:
-    """Returns the rules of a group's fields by name.
+    """Returns the rules of a group's fields of configuration by name.
 
     A subclass that only changes a default, `name: str = "gpt"`, inherits the field's rule.
     """
     found = {}
     for base in filter(dataclasses.is_dataclass, reversed(group.__mro__)):
         for item in dataclasses.fields(base):
-            if not isinstance(item.default, Group):
+            if not (isinstance(item.default, Group) or item.metadata.get("derived")):
                 found[item.name] = item.metadata.get("rule") or found.get(item.name, Rule())
     return found
 
@@ -110,7 +113,9 @@ def rules(group: type[Group]) -> dict[str, Rule]:
 def check_value(name: str, value: Any, rule: Rule) -> None:
     """Raises UserError for a value that a rule forbids; `name` is the field's."""
     if rule.choices and value not in rule.choices:
-        raise UserError(f"{name}={value!r} must be one of {', '.join(rule.choices)}.")
+        raise UserError(
+            f"{name}={value!r} must be one of {', '.join(c or repr(c) for c in rule.choices)}."
+        )
     if rule.check:
         rule.check(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):

@@ -77,8 +77,8 @@ def finetuning_recipe(
     }
     if pools and not model.get("next_sentence") and model.get("attention_pattern") != "causal":
         recipe |= {
-            "head.pool": ("mean", "the encoder's first token was not trained to sum up the text"),
-            "head.pooler": (False, "there is no trained pooler"),
+            "task.pool": ("mean", "the encoder's first token was not trained to sum up the text"),
+            "task.pooler": (False, "there is no trained pooler"),
         }
     return recipe
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from bert_jax.config.data import DataConfig, LabelledConfig
 from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
-from bert_jax.config.encoders import BertConfig, ElmoConfig
+from bert_jax.config.encoders import BertConfig
 from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
 from bert_jax.config.groups import (
     CheckpointConfig,
@@ -23,7 +23,6 @@ from bert_jax.config.groups import (
     LogConfig,
     MeshConfig,
     OptimizerConfig,
-    SoftmaxConfig,
     bad_phase_schedules,
 )
 from bert_jax.config.phases import (
@@ -36,6 +35,7 @@ from bert_jax.config.phases import (
     split_entry,
     split_into_stages,
 )
+from bert_jax.config.task import TaskConfig
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 
@@ -65,8 +65,6 @@ class RunConfig(Group):
     # roberta (a row of bert_jax.config.presets.PRESETS); empty: the fields below as they are. (A
     # preset is only a name; the fields that it sets are compared when a run is resumed.)
     preset: str = setting("", free=True)
-    # What is trained: a name in bert_jax.tasks.TASKS.
-    task: str = setting("pretraining")
     # Modules that are imported first, such as ("my_tasks",): they add tasks to TASKS, or encoders
     # to bert_jax.models.MODELS.
     imports: tuple[str, ...] = setting((), free=True)
@@ -109,6 +107,8 @@ class RunConfig(Group):
     # of the workdir: "10:15" are the six from the 10th to the 15th; empty: none.
     profile: str = setting("", check=parse_steps, free=True)
 
+    # A class of bert_jax.tasks, with the fields of that task.
+    task: Any = TaskConfig()
     model: EncoderConfig = BertConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     mesh: MeshConfig = MeshConfig()
@@ -127,7 +127,12 @@ class RunConfig(Group):
         self._complete("model", dtype=self.dtype, prng_impl=self.prng_impl)
         shares = tuple(float(entry[1]) for entry in self.phase_entries)
         self._complete("optimizer", encoder=self.model.name, phase_shares=shares)
+        self.complete_data()
         self.check_run()
+        object.__setattr__(self, "task", self.task.for_run(self))
+
+    def complete_data(self) -> None:
+        """Sets the fields of `data` that other groups determine."""
 
     def _complete(self, name: str, **values: Any) -> None:
         """Sets the fields of a group that other groups determine."""
@@ -308,8 +313,7 @@ class PretrainingConfig(RunConfig):
     )
     data: DataConfig = DataConfig()
 
-    def __post_init__(self):
-        super().__post_init__()
+    def complete_data(self) -> None:
         phases = sorted(self.make_phases(0), key=lambda phase: phase.sequence_length)
         predictions = {phase.sequence_length: phase.max_predictions_per_seq for phase in phases}
         self._complete(
@@ -368,37 +372,3 @@ class PretrainingConfig(RunConfig):
                     f" {count} predictions, but static data is prepared once for each length: use"
                     " the same number, or config.data.mode=dynamic."
                 )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class BidirectionalLMConfig(PretrainingConfig):
-    """ELMo's pre-training, with the settings of bilm-tf's `train_elmo.py`.
-
-    The model has 93.6 million parameters, and the softmax 407 million (Peters et al. 2018).
-    """
-
-    task: str = "bidirectional_lm"
-    epochs: float = 10.0
-    # In order: (length of a row, fraction of the steps[, global batch size]). A row's length is the
-    # number of time steps over which the gradient is computed; states are carried from row to row.
-    phases: tuple[tuple[float | str, ...], ...] = ((20, 1.0),)
-    global_batch_size: int = 3 * 128
-    model: EncoderConfig = ElmoConfig()
-    data: DataConfig = DataConfig(
-        line_format="sentences", segments="stream", vocab="train:words", lowercase=False
-    )
-    optimizer: OptimizerConfig = OptimizerConfig(
-        name="adagrad",
-        learning_rate=0.2,
-        schedule="constant",
-        warmup="0",
-        weight_decay=0.0,
-        initial_accumulator=1.0,
-        clip_norm=10.0,
-    )
-    head: SoftmaxConfig = SoftmaxConfig()
-    metrics: tuple[str, ...] = (
-        *("bidirectional_lm_loss", "bidirectional_lm_accuracy", "forward_loss", "backward_loss"),
-        *("perplexity", "forward_perplexity", "backward_perplexity"),
-        *("word_perplexity", "bits_per_character"),
-    )

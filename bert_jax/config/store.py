@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import Group, check_known, flatten, named, unflatten
-from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.config.task import make_task
 from bert_jax.files.atomic import read_json, write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
@@ -26,7 +26,12 @@ TASKS = "tasks.json"
 # The plan of the runs that a sweep has in a folder.
 SWEEP = "sweep.json"
 # Fields with a value that leaves them to the run, which keeps what it chooses when it begins.
-_CHOSEN: dict[str, Any] = {"data.bucket_lengths": (), "head.class_weights": "auto"}
+_CHOSEN: dict[str, Any] = {"data.bucket_lengths": (), "task.class_weights": "auto"}
+# What tasks with and without a corpus train on, and a configuration with it.
+_NEEDS = {
+    True: ("a corpus", "config.data.source, such as configs/base.py"),
+    False: ("labelled examples", "config.data.train, such as configs/classification.py"),
+}
 # In place of the workdir.
 _HERE = "{workdir}"
 
@@ -38,9 +43,14 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
       UserError: a field is missing, does not exist, or has a value that no run can use.
     """
     import_modules(values.get("imports", ()))
-    kind: type[RunConfig] = FinetuningConfig
-    if "source" in values["data"]:
-        kind = BidirectionalLMConfig if "head" in values else PretrainingConfig
+    task = make_task(values["task"])
+    kind = task.RUN
+    if kind.has_corpus != ("source" in values["data"]):
+        needed, example = _NEEDS[kind.has_corpus]
+        raise UserError(
+            f"config.task.name={task.name!r} trains on {needed}: use a configuration with"
+            f" {example}."
+        )
     template = kind()
     with named("config."):
         arguments = _own_values(values, template)
@@ -48,6 +58,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
         with named(f"config.{name}."):
             if name == "model":
                 group = make_encoder_config(values[name])
+            group = task if name == "task" else group
             own = _own_values(values[name], group)
             arguments[name] = dataclasses.replace(group, **own)
     with named("config."):
@@ -217,8 +228,8 @@ def differences(old: RunConfig, new: RunConfig) -> list[str]:
 
     What is left to the run is as it has chosen.
     """
-    if old.task != new.task:
-        return [f"task: {old.task!r} -> {new.task!r}"]
+    if old.task.name != new.task.name:
+        return [f"task: {old.task.name!r} -> {new.task.name!r}"]
     before, after = (dict(flatten(to_json(config, ""))) for config in (old, new))
     free = new.marked("free")
     for name, left in _CHOSEN.items():

@@ -153,7 +153,8 @@ def with_model(
     found = {f"model.{name}": value for name, value in model.items()}
     taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS}
     if "data.source" not in fields:
-        taken |= model_choices.values_for(fields, model, {*explicit, *written})
+        chosen = model_choices.values_for(fields, model)
+        taken |= {name: value for name, value in chosen.items() if name not in written}
         if found["model.name"] != fields["model.name"]:
             fields = _with_model_of_kind(fields, found, explicit)
     if missing := sorted(name for name in taken if name not in fields):

@@ -26,7 +26,7 @@ from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, imp
 from bert_jax.models import reads_new_words
 from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import find_task
 
 
 def open_foreign(path: str, format: str = "", choices: Choices | None = None) -> LoadedModel:
@@ -105,7 +105,7 @@ def _key() -> jax.Array:
 
 def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
     """Returns the task's default configuration with the checkpoint's values."""
-    task, labels = TASKS[checkpoint.task], checkpoint.labels
+    task, labels = find_task(checkpoint.task), checkpoint.labels
     # A token classifier predicts entities unless a label has another form.
     is_tagger = task.HEAD == "classifier" and not task.POOLS
     variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
@@ -116,8 +116,8 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         "data.vocab": checkpoint.vocabulary.path,
         "data.lowercase": checkpoint.lowercase,
     }
-    if task.HEAD:
-        values["head.problem_type"] = checkpoint.label_kind
+    if checkpoint.task == "classification":
+        values["task.problem_type"] = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
             values["metrics"] = ("spearman", "pearson")
     longest = model.max_position_embeddings
@@ -161,7 +161,7 @@ def _expected_shapes(
     if new := len(checkpoint.new_words):
         rows, features = shapes[words_param(model.name)]
         shapes[words_param(model.name)] = (rows - new, features)
-    head = TASKS[checkpoint.task].HEAD
+    head = find_task(checkpoint.task).HEAD
     if not head:
         return shapes
     # Only the checkpoint knows the number of classes.
@@ -174,7 +174,7 @@ def _expected_shapes(
         )
     (classes,) = checkpoint.tensors[stored].shape
     shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
-    if TASKS[checkpoint.task].POOLS and config["head.pooler"]:
+    if find_task(checkpoint.task).POOLS and config["task.pooler"]:
         shapes[f"{model.name}/pooler/kernel"] = (model.hidden_size, model.hidden_size)
         if model.biases:
             shapes[f"{model.name}/pooler/bias"] = (model.hidden_size,)

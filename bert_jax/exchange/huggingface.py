@@ -23,7 +23,6 @@ from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
 from bert_jax.formats.sentence_transformers import write_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, export_params, weights_sha256
-from bert_jax.tasks import find_task
 from bert_jax.text.byte_level_tokenizer import ByteLevelTokenizer
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
@@ -32,7 +31,7 @@ _FORMAT = "huggingface"
 # The classes of transformers for models without one of its own.
 MODELING = pathlib.Path(__file__).with_name("modeling_bert_jax.py")
 _MASKED_LM, _BASE = "ForMaskedLM", "Model"
-# What transformers' heads have in common with ours, by field of `config.head`.
+# What transformers' heads have in common with ours, by field of `config.task`.
 _HEADS = {"layers": "last", "lm_weight": 0.0, "both_orders": False}
 _POOLING = {"pool": "cls", "pooler": True}
 
@@ -98,8 +97,8 @@ def check_encoder(model: EncoderConfig) -> Family:
 def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str]]:
     """Returns the parameters that a class of transformers has, and path -> reason for the rest."""
     encoder, vocab_size = model.config.model.name, model.config.model.vocab_size
-    has_pooler = find_task(model.config.task).POOLS and not name.endswith(_MASKED_LM)
-    has_pooler = has_pooler and model.config.get("head.pooler", True)
+    has_pooler = model.config.task.POOLS and not name.endswith(_MASKED_LM)
+    has_pooler = has_pooler and model.config.get("task.pooler", True)
     kept, left_out = dict(model.params), {}
     for path, array in model.params.items():
         if path.startswith(f"{encoder}/pooler/") and not has_pooler:
@@ -138,7 +137,7 @@ def _find_class(model: LoadedModel) -> tuple[str, Family]:
 
 def _class_of(model: LoadedModel, family: Family) -> str:
     """Returns the name of a family's class for a model; raises UserError if there is none."""
-    config, task, title = model.config, find_task(model.config.task), family.config.title
+    config, task, title = model.config, model.config.task, family.config.title
     has_copies = any(path.startswith("copy_head/") for path in model.params)
     if has_copies and family is not OWN:
         raise UserError(
@@ -158,22 +157,22 @@ def _class_of(model: LoadedModel, family: Family) -> str:
             raise _no_class(model, family)
         has_pairs = any(path.startswith("next_sentence/") for path in model.params)
         return family.prefix + ("ForPreTraining" if has_pairs and family.has_pairs else end)
-    if config.task not in family.tasks:
+    if config.task.name not in family.tasks:
         raise _no_class(model, family)
-    required = _HEADS | {config.task: "linear"} | (_POOLING if family is not OWN else {})
+    required = _HEADS | {"head": "linear"} | (_POOLING if family is not OWN else {})
     for name, value in required.items():
-        if (got := config.get(f"head.{name}", value)) != value:
+        if (got := config.get(f"task.{name}", value)) != value:
             raise UserError(
-                f"The head was trained with config.head.{name}={got!r}: transformers' classes of"
+                f"The head was trained with config.task.{name}={got!r}: transformers' classes of"
                 f" {title} have {value!r} only, so their answers would differ."
             )
-    return family.prefix + next(end for end, t in TASKS_BY_CLASS.items() if t == config.task)
+    return family.prefix + next(end for end, t in TASKS_BY_CLASS.items() if t == config.task.name)
 
 
 def _no_class(model: LoadedModel, family: Family) -> UserError:
     return UserError(
-        f"transformers has no class for a {family.config.title} with config.task="
-        f"{model.config.task!r} whose head is that of this package."
+        f"transformers has no class for a {family.config.title} with config.task.name="
+        f"{model.config.task.name!r} whose head is that of this package."
     )
 
 
@@ -189,7 +188,7 @@ def _stored_name(tensor: str, name: str) -> str:
 
 def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     """Returns the content of config.json."""
-    tokenizer, task = model.tokenizer, find_task(model.config.task)
+    tokenizer, task = model.tokenizer, model.config.task
     content = {"architectures": [name], **family.config.keys(model.config.model.to_dict())}
     if not task.READS_FORWARD:
         required = family.config.required.get("pad_token_id", tokenizer.pad_id)
@@ -202,7 +201,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     content |= {"tie_word_embeddings": True, "dtype": "float32"}
     if family is OWN:
         content |= {"mask_token_id": tokenizer.mask_id, "tie_word_embeddings": False}
-        content |= {key: model.config.get(f"head.{key}", x) for key, x in _POOLING.items()}
+        content |= {key: model.config.get(f"task.{key}", x) for key, x in _POOLING.items()}
         classes = {"Config": "Config", "Model": "Model"} | {
             f"ModelFor{end.removeprefix('For')}": end for end in _OWN_CLASSES
         }
@@ -216,7 +215,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name.endswith("ForSequenceClassification"):
         types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
-        content["problem_type"] = types[model.config["head.problem_type"]]
+        content["problem_type"] = types[model.config["task.problem_type"]]
     return content
 
 

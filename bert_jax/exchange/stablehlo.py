@@ -22,7 +22,6 @@ from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel
-from bert_jax.tasks import find_task
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _INPUTS = {
@@ -40,11 +39,11 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     Raises:
       UserError: for a task without language model, or a model with a copy head.
     """
-    row = find_task(loaded.config.task)
+    row = loaded.config.task
     if not (row.FILLS_MASKS or row.READS_FORWARD):
         raise UserError(
-            f"{loaded.source} was trained for {loaded.config.task!r}: to_stablehlo writes masked"
-            " and causal language models; to_onnx writes fine-tuned models."
+            f"{loaded.source} was trained for {loaded.config.task.name!r}: to_stablehlo writes"
+            " masked and causal language models; to_onnx writes fine-tuned models."
         )
     check_heads(loaded)
     encoder = portable_encoder(loaded.config)

@@ -65,7 +65,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
         lowercase=bool(choices.lowercase),
         tensors=arrays,
         notes=tuple(notes),
-        settings={"head.softmax": "full"} if model["vocab_size"] <= _NUM_SAMPLES else {},
+        settings={"task.softmax": "full"} if model["vocab_size"] <= _NUM_SAMPLES else {},
     )
 
 

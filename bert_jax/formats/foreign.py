@@ -47,14 +47,14 @@ class ForeignCheckpoint:
     Attributes:
       path: file or folder.
       format: a key of `bert_jax.formats.FORMATS`.
-      task: value for `config.task`.
+      task: value for `config.task.name`.
       model: fields of `config.model`.
       vocabulary: the vocabulary as one file; its path is empty if it comes from a tokenizer.json.
       lowercase: whether text is lowercased.
       tensors: name -> array, mapped into memory or read on access.
       notes: decisions and their reasons, one line each; stored in certificate.json.
       labels: class names; empty if there are none.
-      label_kind: value for `config.head.problem_type` of a text classifier.
+      label_kind: value for `config.task.problem_type` of a text classifier.
       new_words: the last pieces of the vocabulary, for which the checkpoint has no embeddings.
       settings: values of further fields of the configuration, by dotted names.
     """

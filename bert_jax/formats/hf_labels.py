@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_jax.files.errors import UserError
 
-# `problem_type` of a class ForSequenceClassification -> value for `config.head.problem_type`.
+# `problem_type` of a class ForSequenceClassification -> value for `config.task.problem_type`.
 PROBLEM_TYPES = {
     "single_label_classification": "single",
     "multi_label_classification": "multi",
@@ -83,7 +83,7 @@ def read_problem_type(values: Mapping[str, Any], path: str, rows: int) -> tuple[
       values, path, rows: see `read_labels`.
 
     Returns:
-      A value for `config.head.problem_type`. Without `problem_type`, one row is a number, as in
+      A value for `config.task.problem_type`. Without `problem_type`, one row is a number, as in
       transformers.
 
     Raises:

@@ -43,7 +43,7 @@ ACTIVATIONS = {
 # Keys of config.json that make another model of any kind, unless they are empty.
 UNSUPPORTED = ("is_encoder_decoder", "pruned_heads", "rope_scaling")
 # How the names of the classes with another head than those of pre-training end -> value for
-# `config.task`.
+# `config.task.name`.
 TASKS_BY_CLASS = {
     "ForSequenceClassification": "classification",
     "ForTokenClassification": "tagging",
@@ -59,7 +59,7 @@ class Family:
     Attributes:
       config: their configuration.
       prefix: beginning of the names of their classes.
-      tasks: values of `config.task` for which its classes have the same head as this package.
+      tasks: values of `config.task.name` for which its classes have the same head as this package.
       classes: ends of the names of the classes without such a head.
       reads_pairs: whether the encoder reads token types.
       activation: the only activation; empty: any of ACTIVATIONS.
@@ -158,8 +158,8 @@ def _open_bert(
     pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
     task = _task(values, names, pooler)
     settings = {}
-    if is_own and task in OWN.tasks:
-        settings = {f"head.{key}": values[key] for key in ("pool", "pooler") if key in values}
+    if is_own and task == "classification":
+        settings = {f"task.{key}": values[key] for key in ("pool", "pooler") if key in values}
     elif family.has_pairs:
         model["next_sentence"] = pooler in names
         if task == "pretraining" and not model["next_sentence"]:

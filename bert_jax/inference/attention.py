@@ -218,10 +218,8 @@ def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
 
 def _why_no_lens(model: TrainedModel) -> str:
     if not (model.task.FILLS_MASKS or model.task.READS_FORWARD):
-        task = model.config.task
-        return (
-            f"The model was trained for config.task={task!r}: it has no head that predicts words."
-        )
+        name = model.config.task.name
+        return f"The model was trained for the task {name!r}: it has no head that predicts words."
     if model.encoder.has_copy_head:
         return (
             "The model also copies tokens (config.model.copy_head=True), which the predictions of"

@@ -43,7 +43,7 @@ class Choice:
       prompt: a text before each text, or the name of one of the model's prompts; "": the model's
         default prompt, if it has one. For sentences.
       dimensions: number of first dimensions that are kept, before a vector is scaled; 0: all. For
-        sentences of a model that was trained for it (`config.head.matryoshka`).
+        sentences of a model that was trained for it (`config.task.matryoshka`).
       exact: whether sentence vectors are computed in the model's dtype. Otherwise the products of a
         float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
         the models measured, the cosine of a vector and the exact one is at least 0.9999.

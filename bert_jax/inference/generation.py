@@ -214,7 +214,7 @@ def _generating_encoder(model: TrainedModel) -> TransformerConfig:
         return encoder
     mask = getattr(encoder, "attention_pattern", "none")
     raise UserError(
-        f"{model.folder} is for config.task={model.config.task!r}, with"
+        f"{model.folder} is for config.task.name={model.config.task.name!r}, with"
         f" config.model.attention_pattern={mask!r}: only a model that was trained to predict the"
-        " next token (config.task='causal_lm') generates text."
+        " next token (config.task.name='causal_lm') generates text."
     )

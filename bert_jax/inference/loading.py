@@ -28,7 +28,6 @@ from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.checkpoints import open_chosen
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params
 from bert_jax.training.workdir import (
     load_workdir_tokenizer,
@@ -107,7 +106,7 @@ class TrainedModel:
     @property
     def has_pooler(self) -> bool:
         """Whether the model has a trained pooler of [CLS]."""
-        reads_cls = self.task.POOLS and self.config.get("head.pool", "cls") == "cls"
+        reads_cls = self.task.POOLS and self.config.get("task.pool", "cls") == "cls"
         has_params = "pooler" in self.params[self.encoder.name]
         return reads_cls and self.config.model.next_sentence and has_params
 
@@ -215,7 +214,7 @@ def load_workdir(config: RunConfig, workdir: str) -> TrainedModel:
     def restore(like: Any) -> tuple[Any, dict[str, Any]]:
         with open_chosen(workdir, config) as (checkpoints, step):
             params, fitted = checkpoints.restore_params(step, like), read_fitted(checkpoints, step)
-            if config.get("head.thresholds", "default") != "default" and not fitted:
+            if config.get("task.thresholds", "default") != "default" and not fitted:
                 _logger.warning(
                     "%s: step %d was not evaluated, so its thresholds are not tuned.",
                     *(workdir, step),
@@ -230,7 +229,7 @@ def _load_foreign(folder: str, change: Change) -> TrainedModel:
     _check_single_process()
     loaded = with_new_parameters(open_foreign(folder))
     config = change(loaded.config)
-    task = make_run_task(config, untrained=loaded.missing).with_labels(loaded.labels)
+    task = config.task.with_untrained(loaded.missing).with_labels(loaded.labels)
 
     def restore(like: Any) -> tuple[Any, dict[str, Any]]:
         params = {
@@ -282,7 +281,7 @@ def make_labelled_task(config: RunConfig, workdir: str) -> Task:
     Raises:
       UserError: the workdir has no labels, and the task needs them.
     """
-    task = make_run_task(config, untrained=untrained_params(workdir))
+    task = config.task.with_untrained(untrained_params(workdir))
     return task if task.labels is None else dataclasses.replace(task, labels=read_labels(workdir))
 
 

@@ -45,7 +45,7 @@ def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "M
       dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
         and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
       values: fields of the run's configuration to use instead of its own, with "__" in place of
-        dots, such as `data__long_texts="windows"`, `head__subwords="mean"`.
+        dots, such as `task__long_texts="windows"`, `task__subwords="mean"`.
 
     Raises:
       UserError: there is no model, it is corrupt, or it does not have such a field.
@@ -221,8 +221,10 @@ class Model:
         """
         kind = self._loaded.task.EXAMPLE
         if kind is None:
-            raise UserError(f"config.task={self.config.task!r} has no predictions for examples.")
-        by_character = getattr(self._loaded.task, "by_character", False)
+            raise UserError(
+                f"config.task.name={self.config.task.name!r} has no predictions for examples."
+            )
+        by_character = not self._loaded.task.between_words
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
     def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:

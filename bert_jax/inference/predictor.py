@@ -32,6 +32,7 @@ import jax
 import numpy as np
 
 from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
 from bert_jax.inference.loading import Program, TrainedModel
@@ -323,7 +324,9 @@ class TaskPredictor:
         self.task = with_top_k(model.task, top_k)
         # Of another program's model (without a training file) it is unknown what it was trained on.
         is_known = bool(model.config.get("data.train", ""))
-        self._expects_single = is_known and not getattr(model.task, "reads_pairs", True)
+        self._expects_single = (
+            is_known and model.task.EXAMPLE is TextExample and not model.task.reads_pairs
+        )
         task = self.task.bind(model.encoder, model.tokenizer)
         self._forward = model.compile(lambda params, batch: predict_step(params, batch, task=task))
 

@@ -41,7 +41,7 @@ def check_fills_masks(model: TrainedModel) -> None:
     """Raises UserError if a model has no trained masked-LM head."""
     if not model.task.FILLS_MASKS:
         raise UserError(
-            f"{model.folder} is for config.task={model.config.task!r}: it has no masked-LM head."
+            f"{model.folder} is for the task {model.config.task.name!r}: it has no masked-LM head."
         )
     model.task.check_trained(model.untrained, model.folder)
 

@@ -1,12 +1,13 @@
 """What a head reads of its encoder, and the parts between the two: layers, BiLSTM, pooling.
 
-    encoder -> `head.layers` -> BiLSTM, if there is one -> tokens, for tags and spans
+    encoder -> `layers` -> BiLSTM, if there is one -> tokens, for tags and spans
                                                                 -> pooling -> a vector
     encoder -> pooling -> pooler of BERT -> a vector
 
 The functions are called in the compact method of the head's module, which owns the parameters.
 """
 
+import dataclasses
 from typing import Any
 
 import flax.linen as nn
@@ -14,13 +15,95 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.group import Group, derived, setting
+from bert_jax.files.errors import UserError
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import LMHead, WordScores
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.layers.dropout import Dropout
 from bert_jax.models.model import Batch, Encoded, Encoder, EncoderConfig, complete_batch
 from bert_jax.models.pooling import EncoderWithPooler, pool
+
+_MIXES = ("scalar_mix", "mix_last_4", "mix_with_embeddings")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadConfig(Group):
+    """What a head reads of its encoder, tokens or whole rows; the defaults are BERT's."""
+
+    # What is between the encoder and the last layer: `linear`, nothing; `bilstm`, a randomly
+    # initialized BiLSTM (paper, section 5.1 for texts and 5.3 for words).
+    head: str = setting("linear", choices=("linear", "bilstm"))
+    # Features of the BiLSTM in each direction.
+    lstm_size: int = setting(768)
+    # Layers of the BiLSTM.
+    lstm_layers: int = setting(2)
+    # What the head reads: last, embeddings, second_to_last, sum_last_4, concat_last_4, sum_all
+    # (paper, Table 7); with learned weights: scalar_mix (all layers), mix_last_4,
+    # mix_with_embeddings (every layer and the embeddings, as ELMo).
+    layers: str = setting(
+        "last",
+        choices=(
+            *("last", "embeddings", "second_to_last", "sum_last_4", "concat_last_4", "sum_all"),
+            *_MIXES,
+        ),
+    )
+    # Learned weights: whether to normalize each layer first, over all tokens of the batch.
+    mix_layer_norm: bool = setting(False)
+    # Learned weights: coefficient of their L2 penalty.
+    mix_l2: float = setting(0.0, minimum=0)
+    # Dropout rate in the head.
+    dropout_rate: float = setting(-1.0, minimum=0, below=1, also=(-1, "model.dropout_rate"))
+    # Causal models: weight of an auxiliary next-token loss.
+    lm_weight: float = setting(0.0, minimum=0)
+    # Whether the encoder is not trained and has no dropout: its states are features.
+    frozen: bool = derived(False)
+
+    def check(self) -> None:
+        super().check()
+        for name in ("mix_layer_norm", "mix_l2"):
+            if (value := getattr(self, name)) and self.layers not in _MIXES:
+                raise UserError(
+                    f"{name}={value} has no effect with config.task.layers={self.layers!r}, which"
+                    f" has no weights: set {name}={type(value)()}, or config.task.layers to"
+                    f" {', '.join(_MIXES)}."
+                )
+
+    @property
+    def has_bilstm(self) -> bool:
+        """Whether there is a BiLSTM on top of the encoder."""
+        return self.head.startswith("bilstm")
+
+    @property
+    def has_crf(self) -> bool:
+        """Whether a tagger scores neighbouring tags."""
+        return self.head.endswith("crf")
+
+    @property
+    def has_lm_head(self) -> bool:
+        """Whether the last hidden states also give the scores of words, for an auxiliary loss."""
+        return self.lm_weight > 0
+
+    def rate(self, model: EncoderConfig) -> float:
+        """Returns the dropout rate in the head."""
+        return model.dropout_rate if self.dropout_rate < 0 else self.dropout_rate
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PooledHeadConfig(HeadConfig):
+    """What a head reads that takes one vector of each example."""
+
+    # The vector of an example: cls (its first token), last (its last token, for causal models),
+    # mean, max (over its tokens).
+    pool: str = setting("cls", choices=("cls", "last", "mean", "max"))
+    # Whether BERT's pooler (dense, tanh) follows. It reads the last layer: with a BiLSTM, or with
+    # other layers, there is none.
+    pooler: bool = setting(True)
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the pooler is applied: it was made for the last layer, with nothing between."""
+        return self.pooler and self.layers == "last" and not self.has_bilstm
 
 
 def head_dropout(
@@ -105,7 +188,7 @@ def bilstm(
 
 
 def read_pooled(
-    model: EncoderConfig, head: HeadConfig, batch: Batch, deterministic: bool
+    model: EncoderConfig, head: PooledHeadConfig, batch: Batch, deterministic: bool
 ) -> tuple[jax.Array, Reading]:
     """Returns float[batch, features] of the examples of rows, and what was read.
 

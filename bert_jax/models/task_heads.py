@@ -10,11 +10,17 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.models.crf import Crf
 from bert_jax.models.heads import LinearHead
 from bert_jax.models.model import Batch, EncoderConfig, complete_batch
-from bert_jax.models.reading import Reading, head_dropout, read_pooled, read_tokens
+from bert_jax.models.reading import (
+    HeadConfig,
+    PooledHeadConfig,
+    Reading,
+    head_dropout,
+    read_pooled,
+    read_tokens,
+)
 
 # Logit of positions and choices that cannot be the answer.
 IMPOSSIBLE = -1e9
@@ -39,18 +45,20 @@ class ClassificationModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       num_classes: number of logits.
-      head: what is read; with `both_orders`, the sum of the vectors of two sequences.
+      head: what is read.
+      both_orders: whether it is the sum of the vectors of two sequences.
     """
 
     model: EncoderConfig
     num_classes: int
-    head: HeadConfig = HeadConfig()
+    head: PooledHeadConfig = PooledHeadConfig()
+    both_orders: bool = False
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
         """What `read_pooled` takes -> logits; [batch, 2] in front for two orders."""
         head = self.head
-        if head.both_orders:
+        if self.both_orders:
             pooled, reading = read_pooled(self.model, head, flat_batch(batch), deterministic)
             pooled = pooled.astype(jnp.float32).reshape(-1, 2, pooled.shape[-1]).sum(axis=1)
         else:
@@ -66,10 +74,12 @@ class MultipleChoiceModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       head: what is read.
+      share_dropout: whether all choices of an example share a dropout mask.
     """
 
     model: EncoderConfig
-    head: HeadConfig = HeadConfig()
+    head: PooledHeadConfig = PooledHeadConfig()
+    share_dropout: bool = False
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
@@ -81,7 +91,7 @@ class MultipleChoiceModel(nn.Module):
         batch = complete_batch(batch)
         is_choice = (batch["example_ids"] > 0).any(-1)
         x, reading = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
-        if shared := self.head.share_dropout:
+        if shared := self.share_dropout:
             x = x.reshape(*is_choice.shape, -1)
         x = head_dropout(self.head, self.model, "dropout", shared)(x, deterministic)
         logits = LinearHead(self.model, 1, name="classifier")(x).reshape(is_choice.shape)
@@ -109,7 +119,7 @@ class EmbeddingModel(nn.Module):
     """
 
     model: EncoderConfig
-    head: HeadConfig = HeadConfig(pool="mean", pooler=False)
+    head: PooledHeadConfig = PooledHeadConfig(pool="mean", pooler=False)
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> EmbeddingOutputs:
@@ -185,27 +195,29 @@ class TaggingModel(nn.Module):
     Attributes:
       model: configuration of the encoder.
       num_classes: number of tags.
-      head: what is read; `head.head` is a choice of `config.head.tagging`.
+      head: what is read, and whether there is a CRF.
+      subwords: "first", or how the pieces of a word are read, see `of_words`.
     """
 
     model: EncoderConfig
     num_classes: int
     head: HeadConfig = HeadConfig()
+    subwords: str = "first"
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> TaggingOutputs:
         """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`.
 
-        With `head.subwords` other than "first" also int32[batch, words] `word_sizes`.
+        With `subwords` other than "first" also int32[batch, words] `word_sizes`.
         """
         model, head = self.model, self.head
-        reads_all = head.subwords != "first"
+        reads_all = self.subwords != "first"
         words = () if reads_all else (batch["word_positions"], batch["is_word"])
         x, reading = read_tokens(model, head, batch, deterministic, *words)
         x = head_dropout(head, model)(x, deterministic)
         logits = LinearHead(model, self.num_classes, name="classifier")(x)
         if reads_all:
-            logits = of_words(head.subwords, logits, batch["word_positions"], batch["word_sizes"])
+            logits = of_words(self.subwords, logits, batch["word_positions"], batch["word_sizes"])
         return TaggingOutputs(logits, self._crf() if head.has_crf else None, reading)
 
     def _crf(self) -> Crf:

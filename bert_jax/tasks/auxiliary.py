@@ -1,4 +1,4 @@
-"""Auxiliary losses: those of `config.head`, and a user's own.
+"""Auxiliary losses: those of `config.task.name`, and a user's own.
 
     lm_loss        of the next token, for causal models (Radford et al. 2018, section 3.2)
     mix_l2_loss    of the weights of a scalar mix (Peters et al. 2018, section 3.2)
@@ -20,7 +20,6 @@ from typing import Any, TypeVar
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
 from bert_jax.tasks.task import Batch, Task
@@ -89,12 +88,12 @@ class _Named:
         return {self.name: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), found)}
 
 
-# ------------------------------------------------------------------ the losses of config.head
+# ------------------------------------------------------------------ the losses of config.task
 
 
 @dataclasses.dataclass(frozen=True)
 class Losses:
-    """The losses that `config.head` can add, a function (outputs, batch) -> Sums; 0: no such loss.
+    """The losses that a head can add, a function (outputs, batch) -> Sums; 0: no such loss.
 
     Attributes:
       lm_weight: weight of the next-token loss.
@@ -104,34 +103,19 @@ class Losses:
     lm_weight: float = 0.0
     mix_l2: float = 0.0
 
-    @classmethod
-    def make(cls, config: FinetuningConfig) -> "Losses":
-        """Returns the losses of a configuration.
-
-        Raises:
-          UserError: for a loss of the next token that has no effect.
-        """
-        lm_weight = config.head.lm_weight
-        if lm_weight and config.optimizer.frozen_layers == -1:
-            raise UserError(
-                f"head.lm_weight={lm_weight} trains the encoder, which optimizer.frozen_layers=-1"
-                " freezes: set one of the two to 0."
-            )
-        return cls(lm_weight, config.head.mix_l2)
-
     def add_to(self, task: T) -> T:
         """Returns a task with these losses.
 
         Args:
-          task: whose `head` has an LM head if there is a loss of the next token.
+          task: that has an LM head if there is a loss of the next token.
 
         Raises:
           UserError: there is a loss of the next token, and the model is not causal.
         """
         if self.lm_weight and not task.model.is_causal:
             raise UserError(
-                f"head.lm_weight={self.lm_weight} adds the loss of the next token, which this"
-                " model sees: set --config.head.lm_weight=0, or fine-tune a causal model."
+                f"task.lm_weight={self.lm_weight} adds the loss of the next token, which this"
+                " model sees: set --config.task.lm_weight=0, or fine-tune a causal model."
             )
         return task if self == Losses() else dataclasses.replace(task, further=(self,))
 

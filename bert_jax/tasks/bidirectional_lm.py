@@ -20,8 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config import defaults
-from bert_jax.config.run import BidirectionalLMConfig
+from bert_jax.config.data import DataConfig
+from bert_jax.config.encoders import ElmoConfig
+from bert_jax.config.group import derived, setting
+from bert_jax.config.groups import OptimizerConfig
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.data.labelled.texts import Text
@@ -82,47 +85,81 @@ class BidirectionalLM(CorpusTask):
 
     Attributes:
       metrics: metrics to report; all of METRICS if empty.
-      num_samples: words of the sampled softmax; 0: the softmax of all words.
-      sum_over_time: whether the gradient is that of the loss times the length of a row.
       num_words: words that are predicted, those with the first ids; the others are `unk_id`. `bind`
         sets it to that of the tokenizer, if it has fewer.
       unk_id: id of the unknown word, set by `bind`.
       predicts: whether the answers are the probabilities of whole texts, set by `bind`.
     """
 
-    num_samples: int = 0
-    sum_over_time: bool = True
-    num_words: int = 0
-    unk_id: int = 0
-    predicts: bool = False
+    name: str = "bidirectional_lm"
+    # Softmax of the training loss: `full`, or `sampled` from a vocabulary that is sorted by
+    # frequency. Evaluations use the full softmax.
+    softmax: str = setting("sampled", choices=("full", "sampled"))
+    # Negative samples per step of the sampled softmax.
+    num_samples: int = setting(8192)
+    # Whether to sum the loss over the positions of a row, as in bilm-tf, which matters for clipping
+    # and Adagrad; otherwise it is the mean over all words.
+    sum_over_time: bool = setting(True)
+    num_words: int = derived(0)
+    unk_id: int = derived(0)
+    predicts: bool = derived(False)
 
     LM_HEAD = ("softmax/", "a softmax")
     READS_STREAMS = True
     EXAMPLE = Text
 
-    default_config = staticmethod(defaults.bidirectional_lm)
-
     @classmethod
-    def make(cls, config: BidirectionalLMConfig) -> Self:
-        """Returns the task of a configuration.
+    def default_config(cls) -> RunConfig:
+        """Returns the defaults for ELMo's pre-training, the settings of bilm-tf's `train_elmo.py`.
+
+        The model has 93.6 million parameters, and the softmax 407 million (Peters et al. 2018). A
+        row's length is the number of time steps over which the gradient is computed; states are
+        carried from row to row.
+        """
+        return PretrainingConfig(
+            task=cls(),
+            epochs=10.0,
+            phases=((20, 1.0),),
+            global_batch_size=3 * 128,
+            model=ElmoConfig(),
+            data=DataConfig(
+                line_format="sentences", segments="stream", vocab="train:words", lowercase=False
+            ),
+            optimizer=OptimizerConfig(
+                name="adagrad",
+                learning_rate=0.2,
+                schedule="constant",
+                warmup="0",
+                weight_decay=0.0,
+                initial_accumulator=1.0,
+                clip_norm=10.0,
+            ),
+            metrics=METRICS,
+        )
+
+    def for_run(self, config: RunConfig) -> Self:
+        """Returns the task with the metrics and the words of a run.
 
         Raises:
-          UserError: the encoder carries no state; or a softmax or a metric does not exist.
+          UserError: the encoder carries no state; or a metric does not exist.
         """
-        name, head = config.model.name, config.head
+        name = config.model.name
         if name in MODELS and not hasattr(MODELS[name].encoder, "language_model"):
             raise UserError(
-                "config.task='bidirectional_lm' needs an encoder that carries a state in both"
+                "task.name='bidirectional_lm' needs an encoder that carries a state in both"
                 f" directions, such as config.model.name='elmo', not {name!r}."
             )
-        check_metrics(config.metrics, METRICS, field="config.metrics")
-        return cls(
+        check_metrics(config.metrics, METRICS)
+        return dataclasses.replace(
+            super().for_run(config),
             metrics=config.metrics or METRICS,
-            data=config.data,
             num_words=config.model.vocab_size,
-            num_samples=head.num_samples if head.softmax == "sampled" else 0,
-            sum_over_time=head.sum_over_time,
         )
+
+    @property
+    def num_sampled(self) -> int:
+        """Words of the sampled softmax; 0: the softmax of all words."""
+        return self.num_samples if self.softmax == "sampled" and not self.predicts else 0
 
     def check_rows(self, rows: CorpusRows) -> None:
         """Refuses to sample words that are not sorted by frequency, and data of other words.
@@ -139,11 +176,11 @@ class BidirectionalLM(CorpusTask):
                 f" not {words}: set config.model.vocab_size={form['num_words']}, or prepare them"
                 " again in another config.data.dir."
             )
-        if self.num_samples and rows.statistics["log_uniform_loss"] > math.log(words):
+        if self.num_sampled and rows.statistics["log_uniform_loss"] > math.log(words):
             raise UserError(
                 f"The words of {manifest.vocabulary_path} are not sorted by frequency, which"
-                " config.head.softmax='sampled' assumes: sort them, train a vocabulary with"
-                " config.data.vocab='train:words', or set config.head.softmax='full'."
+                " config.task.softmax='sampled' assumes: sort them, train a vocabulary with"
+                " config.data.vocab='train:words', or set config.task.softmax='full'."
             )
 
     def check_example(self, example, tokenizer, model):
@@ -167,16 +204,16 @@ class BidirectionalLM(CorpusTask):
         bound = {"model": model, "num_words": min(size, model.vocab_size)}
         task = dataclasses.replace(self, unk_id=tokenizer.unk_id, **bound)
         if phase is None:
-            return dataclasses.replace(task, predicts=True, num_samples=0)
-        if self.num_samples >= task.num_words:
+            return dataclasses.replace(task, predicts=True)
+        if self.num_sampled >= task.num_words:
             raise ValueError(
-                f"config.head.num_samples={self.num_samples} must be below the number of words,"
-                f" {task.num_words}: lower it, or set config.head.softmax='full'."
+                f"config.task.num_samples={self.num_samples} must be below the number of words,"
+                f" {task.num_words}: lower it, or set config.task.softmax='full'."
             )
         return task
 
     def make_model(self) -> BidirectionalLanguageModel:
-        return BidirectionalLanguageModel(self.model, self.num_samples, self.num_words)
+        return BidirectionalLanguageModel(self.model, self.num_sampled, self.num_words)
 
     def example_batch(self) -> dict[str, jax.Array]:
         batch = example_batch()
@@ -235,7 +272,7 @@ class BidirectionalLM(CorpusTask):
 
     def head_flops_per_token(self) -> float:
         """Of both directions."""
-        words = self.num_samples or self.model.padded_vocab_size
+        words = self.num_sampled or self.model.padded_vocab_size
         return 2 * 2.0 * words * (self.model.hidden_size // 2)
 
     def collect(self, examples, rows: WholeTexts, answers):

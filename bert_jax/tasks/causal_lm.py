@@ -17,9 +17,10 @@ from typing import Self
 import jax
 import numpy as np
 
-from bert_jax.config import defaults
 from bert_jax.config.encoder_fields import TransformerConfig
-from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.encoders import BertConfig
+from bert_jax.config.group import derived
+from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
@@ -47,18 +48,30 @@ class CausalLM(CorpusTask):
         more rows. 0: there are no answers. Set by `bind`.
     """
 
-    num_pieces: int = 0
+    name: str = "causal_lm"
+    num_pieces: int = derived(0)
 
     LM_HEAD = ("masked_lm/", "a head that predicts tokens")
     READS_FORWARD = True
     CAN_BE_PHASE = True
     EXAMPLE = Text
 
-    default_config = staticmethod(defaults.causal_lm)
-
     @classmethod
-    def make(cls, config: PretrainingConfig) -> Self:
-        """Returns the task of a configuration.
+    def default_config(cls) -> RunConfig:
+        """Returns the defaults for predicting next tokens with BERT.
+
+        Data, sizes and settings are those of `pretraining` (paper, section 5.1, "LTR & No NSP").
+        Evaluations may also report, with rows of running text, word_perplexity and
+        bits_per_character.
+        """
+        return PretrainingConfig(
+            task=cls(),
+            model=BertConfig(attention_pattern="causal", next_sentence=False),
+            metrics=("causal_lm_loss", "causal_lm_accuracy", "perplexity"),
+        )
+
+    def for_run(self, config: RunConfig) -> Self:
+        """Returns the task with the metrics and the data of a run.
 
         Raises:
           UserError: the model is not causal, or predicts next sentences; a metric does not exist,
@@ -66,19 +79,20 @@ class CausalLM(CorpusTask):
         """
         _check_model(config.model)
         available = METRICS
-        if config.data.segments == "running_text":
+        segments = config["data.segments"]
+        if segments == "running_text":
             available += OF_RUNNING_TEXT
         for name in config.metrics:
             if name in OF_RUNNING_TEXT and name not in available:
                 raise UserError(
-                    f"config.metrics: {name} needs config.data.segments='running_text', not"
-                    f" {config.data.segments!r}, whose rows are not each text once."
+                    f"metrics: {name} needs config.data.segments='running_text', not"
+                    f" {segments!r}, whose rows are not each text once."
                 )
             if name not in available:
                 raise UserError(
-                    f"config.metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
+                    f"metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
                 )
-        return cls(metrics=config.metrics or available, data=config.data)
+        return dataclasses.replace(super().for_run(config), metrics=config.metrics or available)
 
     @classmethod
     def as_phase(cls, model: EncoderConfig) -> "CausalLM":
@@ -95,12 +109,12 @@ class CausalLM(CorpusTask):
         fields = ("next_sentence", "copy_head")
         if wrong := [name for name in fields if getattr(model, name, False)]:
             raise UserError(
-                f"config.phases: a phase of 'causal_lm' trains the head for tokens only; set"
+                f"phases: a phase of 'causal_lm' trains the head for tokens only; set"
                 f" config.model.{wrong[0]}=False."
             )
         if not isinstance(model, TransformerConfig) or not is_bidirectional:
             raise UserError(
-                "config.phases: a phase of 'causal_lm' needs an encoder with"
+                "phases: a phase of 'causal_lm' needs an encoder with"
                 " config.model.attention_pattern='bidirectional': leave the task out."
             )
         return cls(model=dataclasses.replace(model, reads_forward=True))
@@ -180,13 +194,13 @@ def predicted_positions(row: TextRow) -> np.ndarray:
 def _check_model(model: EncoderConfig) -> None:
     if model.next_sentence:
         raise UserError(
-            "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
+            "model.next_sentence=True: config.task.name='causal_lm' predicts next tokens only;"
             " set config.model.next_sentence=False."
         )
     if not model.is_causal:
         mask = getattr(model, "attention_pattern", None)
         found = f"not {mask!r}" if mask else f"which config.model.name={model.name!r} lacks"
         raise UserError(
-            "config.task='causal_lm' predicts each token from those before it and needs"
+            "task.name='causal_lm' predicts each token from those before it and needs"
             f" config.model.attention_pattern='causal', {found}."
         )

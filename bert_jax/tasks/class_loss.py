@@ -5,19 +5,106 @@ denominator is the number of examples, not the sum of their weights: with `class
 mean weight is 1, and a batch without rare examples does not count more for it.
 """
 
+import ast
 import dataclasses
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.class_fields import ClassFields, parse_class_weights
+from bert_jax.config.group import Group, setting
 from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import IMPOSSIBLE
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sum, Sums
+
+# Of a field in the banner.
+_MAX_CHARACTERS = 200
+
+LOSS_FIELDS = ("class_weights", "label_smoothing", "focal_gamma")
+
+
+def parse_class_weights(name: str, text: str) -> dict[str, Any]:
+    """Returns the weights that `task.class_weights` gives to labels; {} for none and auto.
+
+    Args:
+      name: the field's name, for the message.
+      text: its value, such as `{"bad": 10, "good": 1}`.
+
+    Raises:
+      UserError: the value is malformed, or a weight is not above 0.
+    """
+    if text in ("none", "auto"):
+        return {}
+    try:
+        found = ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        found = None
+    if isinstance(found, dict) and found and {*map(type, found)} <= {str, int}:
+        weights = {str(label): weight for label, weight in found.items()}
+        if all(map(_is_weight, weights.values())):
+            return weights
+    raise UserError(
+        f"{name}={text!r} is neither none nor auto, nor has weights above 0 of labels, such as"
+        ' {"bad": 10, "good": 1}.'
+    )
+
+
+def _is_weight(weight: Any) -> bool:
+    if isinstance(weight, list | tuple):
+        return (
+            len(weight) == 2
+            and not any(isinstance(x, list | tuple) for x in weight)
+            and all(map(_is_weight, weight))
+        )
+    return type(weight) in (int, float) and 0 < weight < math.inf
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassLossConfig(Group):
+    """The fields of the loss of classes."""
+
+    # Weights of the labels in the loss: none; auto, by inverse frequency in
+    # `data.train`: examples / (labels * examples of the label) (King and Zeng 2001), whose mean
+    # over the examples is 1; or weights of some labels, {"bad": 10}, the others' being 1. With
+    # several labels per text a weight is that of the texts with the label, or a pair is those of
+    # the texts without and with it.
+    class_weights: str = setting("none", check=parse_class_weights)
+    # Label smoothing: the share of the target that is spread evenly over all
+    # labels (Szegedy et al. 2016, arXiv 1512.00567, section 7).
+    label_smoothing: float = setting(0.0, minimum=0, below=1)
+    # Focal loss: cross-entropy times (1 - p)^gamma, where p is the probability of
+    # the gold label (Lin et al. 2017, arXiv 1708.02002); 0: cross-entropy.
+    focal_gamma: float = setting(0.0, minimum=0)
+
+    def check(self) -> None:
+        super().check()
+        if self.focal_gamma and self.label_smoothing:
+            raise UserError(
+                f"focal_gamma={self.focal_gamma} and label_smoothing={self.label_smoothing} are two"
+                " losses: set one of the two to 0."
+            )
+
+    def describe_classes(self, more: Sequence[str] = ()) -> Iterator[str]:
+        """Yields a line of the banner for each field of classes, and `more`, that is not usual."""
+        for item in dataclasses.fields(self):
+            if (
+                item.name in (*LOSS_FIELDS, *more)
+                and (value := getattr(self, item.name)) != item.default
+            ):
+                yield f"classes    {item.name}={str(value)[:_MAX_CHARACTERS]}"
+
+    def check_unset(self, names: Sequence[str], why: str) -> None:
+        """Raises UserError for a field of classes that is set where it cannot be."""
+        for item in dataclasses.fields(self):
+            if item.name in names and (value := getattr(self, item.name)) != item.default:
+                raise UserError(
+                    f"{item.name}={value!r} cannot be used: {why}. Set"
+                    f" --config.task.{item.name}={item.default}."
+                )
 
 
 def balanced_weights(counts: Sequence[int]) -> list[float]:
@@ -47,32 +134,34 @@ class ClassLoss:
     focal_gamma: float = 0.0
 
     @classmethod
-    def make(cls, head: ClassFields, labels: Sequence[str], several: bool = False) -> "ClassLoss":
-        """Returns the loss that a head has.
+    def make(
+        cls, task: "ClassLossConfig", labels: Sequence[str], several: bool = False
+    ) -> "ClassLoss":
+        """Returns the loss that a task has.
 
         Args:
-          head: `class_weights` is not auto: `training/open` replaces that by weights.
+          task: `class_weights` is not auto: `training/open` replaces that by weights.
           labels: names of the labels.
           several: whether an example has several labels.
 
         Raises:
           UserError: there is a weight of an unknown label, or a pair of weights without `several`.
         """
-        given = parse_class_weights("head.class_weights", head.class_weights)
+        given = parse_class_weights("task.class_weights", task.class_weights)
         for name, weight in given.items():
             if name not in labels:
                 raise UserError(
-                    f"head.class_weights: {name!r} is none of the labels {', '.join(labels)}."
+                    f"task.class_weights: {name!r} is none of the labels {', '.join(labels)}."
                 )
             if not several and isinstance(weight, list | tuple):
                 raise UserError(
-                    f"head.class_weights: {name!r} has two weights, which are for several labels"
+                    f"task.class_weights: {name!r} has two weights, which are for several labels"
                     " per text: give one."
                 )
         table = [given.get(name, 1.0) for name in labels]
         if several:
             table = [tuple(x) if isinstance(x, list | tuple) else (1.0, x) for x in table]
-        return cls(tuple(table) if given else (), head.label_smoothing, head.focal_gamma)
+        return cls(tuple(table) if given else (), task.label_smoothing, task.focal_gamma)
 
     def single(self, name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
         """Returns what `losses.classify` does, with this loss.

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from bert_jax.config.distillation import DistillationConfig
+from bert_jax.config.group import derived
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import Batch, Task
 
@@ -58,9 +59,9 @@ class Distilled(Task):
       config: weight and temperature.
     """
 
-    task: Task
-    teacher: Task
-    config: DistillationConfig
+    task: Task = derived(None)
+    teacher: Task = derived(None)
+    config: DistillationConfig = derived(DistillationConfig())
 
     def make_model(self) -> Any:
         """Returns the model, which has the methods `init` and `apply` of a linen module."""

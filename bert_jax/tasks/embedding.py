@@ -6,31 +6,38 @@ vector of a text is pooled from the encoder's last layer; there are no other par
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
 
-from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.group import setting
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_texts import encode_separately
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import GroupedRows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.files.errors import UserError
+from bert_jax.models.reading import PooledHeadConfig
 from bert_jax.models.task_heads import EmbeddingModel, EmbeddingOutputs
 from bert_jax.scores import correlation, retrieval
 from bert_jax.tasks.embedding_losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.supervised import Labelled, check_head, shared_fields
+from bert_jax.tasks.supervised import Labelled, check_pool
 from bert_jax.tasks.task import Batch, check_metrics
 
 _CORRELATIONS = {"spearman": correlation.spearman, "pearson": correlation.pearson}
-# Fields of config.head that other heads read, and the only value here.
-_FIXED = {"layers": "last", "pooler": False, "lm_weight": 0.0, "both_orders": False}
-_POOLS = ("mean", "max", "cls")
+
+
+def _check_sizes(name: str, sizes: tuple[Any, ...]) -> None:
+    are_numbers = all(type(size) is int and size > 0 for size in sizes)
+    if not are_numbers or list(sizes) != sorted(set(sizes)):
+        raise UserError(
+            f"{name}={sizes!r} are not ascending, positive numbers of dimensions, such as (32, 64)."
+        )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,63 +45,106 @@ class Embedding(Labelled):
     """Vectors of texts.
 
     Attributes:
-      columns: the columns of the files.
-      on_missing: what is done with rows without texts or score; see `read_table`.
       labels: none.
     """
 
-    columns: Columns = Columns("text_a", "text_b", None)
-    on_missing: str = "error"
+    name: str = "embedding"
+    # Column of the first text of a pair.
+    text_a: str = setting("anchor")
+    # Column of the second one.
+    text_b: str = setting("positive")
+    # Column of a third text that is not to be near the first one; empty: none.
+    negative: str = setting("")
+    # Column of the score of a pair; empty: pairs have none.
+    label: str = setting("")
+    # Column of an ID, which predictions repeat.
+    id: str = setting("")
+    # Decimal mark of the scores; the other mark may group thousands.
+    decimal: str = setting(".", choices=(".", ","))
+    # Rows without the text or the score that training and evaluation need: an `error` that counts
+    # them all, or `skip` them.
+    on_missing: str = setting("error", choices=("error", "skip"))
+    # The vector of a text, pooled from the last layer: `mean`, `max` (over its tokens), `cls` (its
+    # first token).
+    pool: str = setting("mean", choices=("mean", "max", "cls"))
+    # For pairs in_batch (the other examples of the batch are negatives) or in_batch_symmetric (also
+    # from the second text to the first); for scored pairs cosent (the order of the scores) or
+    # cosine_mse (squared error of the cosine).
+    loss: str = setting(
+        "in_batch", choices=("in_batch", "in_batch_symmetric", "cosent", "cosine_mse")
+    )
+    # Cosines are divided by it, except with cosine_mse.
+    temperature: float = setting(0.05)
+    # Numbers of first dimensions whose losses are added to that of the whole vector (Matryoshka
+    # representations, arXiv 2205.13147); (): none.
+    matryoshka: tuple[int, ...] = setting((), check=_check_sizes)
 
     EMBEDS = True
 
-    default_config = staticmethod(defaults.embedding)
-
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "Embedding":
-        """Returns the task of a configuration.
+    def default_config(cls, kind: str = "pairs") -> FinetuningConfig:
+        """Returns the defaults for `pairs` that belong together, or for `scored` ones.
 
         Raises:
-          UserError: for columns, a loss, metrics or a head that do not fit together.
+          UserError: for another kind of pairs.
         """
-        data, head, loss = config.data, config.head, config.head.embedding_loss
-        columns = Columns(
-            parse_column(data.text_a) or "",
-            parse_column(data.text_b),
-            parse_column(data.label),
-            id=parse_column(data.id),
-            negative=parse_column(data.negative),
-            decimal=data.decimal,
-        )
+        if kind == "scored":
+            task = cls(text_a="sentence1", text_b="sentence2", label="score", loss="cosent")
+            metrics = tuple(_CORRELATIONS)
+        elif kind == "pairs":
+            task = cls()
+            metrics = ("mrr_at_10", "ndcg_at_10", "accuracy", "recall_at_10")
+        else:
+            raise UserError(f"Unknown pairs {kind!r}. Available: pairs, scored.")
+        return FinetuningConfig(task=task, global_batch_size=64, metrics=metrics)
+
+    def check(self) -> None:
+        super().check()
         for name in ("text_a", "text_b"):
-            if not getattr(data, name):
-                raise UserError(f"data.{name} is missing: the column of a text of each pair.")
-        if (columns.label is not None) != (loss in SCORED):
+            if not getattr(self, name):
+                raise UserError(f"{name} is missing: the column of a text of each pair.")
+        if bool(self.label) != (self.loss in SCORED):
             needs, fix = (
-                ("scores", "config.data.label to their column")
-                if loss in SCORED
-                else ("no scores", "config.data.label='', or config.head.embedding_loss=cosent")
+                ("scores", "config.task.label to their column")
+                if self.loss in SCORED
+                else ("no scores", "config.task.label='', or config.task.loss=cosent")
             )
             raise UserError(
-                f"head.embedding_loss={loss!r} reads {needs} of pairs, and"
-                f" config.data.label={data.label!r}: set {fix}."
+                f"loss={self.loss!r} reads {needs} of pairs, and config.task.label="
+                f"{self.label!r}: set {fix}."
             )
-        if columns.negative is not None and loss in SCORED:
+        if self.negative and self.loss in SCORED:
+            raise UserError(f"loss={self.loss!r} reads no negatives: set config.task.negative=''.")
+
+    def for_run(self, config: RunConfig) -> Self:
+        known = _CORRELATIONS if self.loss in SCORED else retrieval.METRICS
+        check_metrics(config.metrics, known, f", the metrics for task.loss={self.loss!r}")
+        if config.optimizer.frozen_layers == -1:
             raise UserError(
-                f"head.embedding_loss={loss!r} reads no negatives: set config.data.negative=''."
+                "optimizer.frozen_layers=-1 freezes the encoder, and embeddings have no other"
+                " parameters: set --config.optimizer.frozen_layers=0."
             )
-        if data.long_texts != "truncate":
-            raise UserError(
-                f"data.long_texts={data.long_texts!r} is not for embeddings: set it to truncate;"
-                " `encode` reads long texts in windows."
-            )
-        check_metrics(
-            config.metrics,
-            _CORRELATIONS if loss in SCORED else retrieval.METRICS,
-            f", the metrics for head.embedding_loss={loss!r}",
+        return super().for_run(config)
+
+    @functools.cached_property
+    def columns(self) -> Columns:
+        """The columns of the files."""
+        return Columns(
+            parse_column(self.text_a) or "",
+            parse_column(self.text_b),
+            parse_column(self.label),
+            id=parse_column(self.id),
+            negative=parse_column(self.negative),
+            decimal=self.decimal,
         )
-        _check_embedding_head(head, config.optimizer.frozen_layers)
-        return cls(**shared_fields(config), columns=columns, on_missing=data.on_missing)
+
+    @property
+    def reads_numbers(self) -> bool:
+        return self.has_scores
+
+    def row_texts(self, example):
+        texts = (example.text_a, example.text_b, example.negative)
+        return tuple((text,) for text in texts if text)
 
     @property
     def has_scores(self) -> bool:
@@ -106,39 +156,37 @@ class Embedding(Labelled):
         return read_table(path, self.columns, counts, labelled, **how)
 
     def encode(self, examples, tokenizer, counts) -> GroupedRows:
-        if self.head.embedding_loss == "cosine_mse":
+        if self.loss == "cosine_mse":
             for example in examples:
                 _check_cosine(example)
         return encode_separately(examples, tokenizer, self.max_sequence_length, counts)
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
-        check_head(self.head, model, pools=True)
-        if (sizes := self.head.matryoshka) and sizes[-1] >= model.hidden_size:
+        check_pool(self.pool, model)
+        if (sizes := self.matryoshka) and sizes[-1] >= model.hidden_size:
             raise UserError(
-                f"head.matryoshka={sizes} must be below the {model.hidden_size} dimensions of the"
+                f"task.matryoshka={sizes} must be below the {model.hidden_size} dimensions of the"
                 " model, whose loss is always added."
             )
         return dataclasses.replace(self, model=model)
 
     @property
     def couples_examples(self) -> bool:
-        return self.head.embedding_loss != "cosine_mse"
+        return self.loss != "cosine_mse"
 
     def make_model(self) -> EmbeddingModel:
-        return EmbeddingModel(self.model, self.head)
+        return EmbeddingModel(self.model, PooledHeadConfig(pool=self.pool, pooler=False))
 
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
 
     def losses(self, outputs: EmbeddingOutputs, batch: Batch) -> Sums:
         """Those of the whole vectors, `task_loss`, and of each prefix, such as `task_64_loss`."""
-        head, vectors = self.head, outputs.vectors
-        sums = embedding_loss("task", head.embedding_loss, vectors, batch, head.temperature)
-        for size in head.matryoshka:
+        vectors = outputs.vectors
+        sums = embedding_loss("task", self.loss, vectors, batch, self.temperature)
+        for size in self.matryoshka:
             part = vectors[..., :size]
-            sums |= embedding_loss(
-                f"task_{size}", head.embedding_loss, part, batch, head.temperature
-            )
+            sums |= embedding_loss(f"task_{size}", self.loss, part, batch, self.temperature)
         return sums
 
     def answers(self, outputs: EmbeddingOutputs, batch: Batch) -> dict[str, jax.Array]:
@@ -160,7 +208,7 @@ class Embedding(Labelled):
         anchor among all positives of the file.
         """
         values, kept = {}, []
-        for size in (None, *self.head.matryoshka):
+        for size in (None, *self.matryoshka):
             part = [{"vectors": answer["vectors"][:, :size]} for answer in answers]
             predictions = self.collect(rows.examples, rows.rows, part)
             if not self.has_scores:
@@ -200,23 +248,6 @@ def _check_cosine(example: TextExample) -> None:
         if not -1 <= float(label) <= 1:
             raise UserError(
                 f"{example.where}: the score {label} is not a cosine, from -1 to 1, which"
-                " config.head.embedding_loss='cosine_mse' compares it with: scale the scores, or"
+                " config.task.loss='cosine_mse' compares it with: scale the scores, or"
                 " take cosent, which reads their order only."
             )
-
-
-def _check_embedding_head(head: HeadConfig, frozen_layers: int) -> None:
-    """Refuses settings with which `encode` would not compute the vectors that are trained."""
-    for name, value in _FIXED.items():
-        if (got := getattr(head, name)) != value:
-            raise UserError(
-                f"head.{name}={got!r}: the vector of a text is pooled from the last layer, with"
-                f" nothing else: set --config.head.{name}={value}."
-            )
-    if head.pool not in _POOLS:
-        raise UserError(f"head.pool={head.pool!r} must be one of {', '.join(_POOLS)} here.")
-    if frozen_layers == -1:
-        raise UserError(
-            "optimizer.frozen_layers=-1 freezes the encoder, and embeddings have no other"
-            " parameters: set --config.optimizer.frozen_layers=0."
-        )

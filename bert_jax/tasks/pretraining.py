@@ -18,11 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config import defaults
 from bert_jax.config.data import parse_weights
 from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.config.group import derived
 from bert_jax.config.phases import Phase, max_masks
-from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.models.bert import feed_forward_flops, query_flops
@@ -60,26 +60,24 @@ class Pretraining(CorpusTask):
         answers.
     """
 
-    next_sentence: bool = True
-    judges_pairs: bool = True
-    top_k: int = 5
-    rule: masking.MaskingRule | None = None
-    mask_id: int = -1
-    sequence_length: int = 1
-    max_predictions: int = 0
-    id_characters: tuple[int, ...] = ()
-    num_pieces: int = 0
+    name: str = "pretraining"
+    next_sentence: bool = derived(True)
+    judges_pairs: bool = derived(True)
+    top_k: int = derived(5)
+    rule: masking.MaskingRule | None = derived(None)
+    mask_id: int = derived(-1)
+    sequence_length: int = derived(1)
+    max_predictions: int = derived(0)
+    id_characters: tuple[int, ...] = derived(())
+    num_pieces: int = derived(0)
 
     POOLS = True
     FILLS_MASKS = True
     EXAMPLE = Text
 
-    default_config = staticmethod(defaults.pretraining)
-
-    @classmethod
-    def make(cls, config: PretrainingConfig) -> Self:
+    def for_run(self, config: RunConfig) -> Self:
         next_sentence = config.model.next_sentence
-        return cls(metrics=config.metrics, data=config.data, next_sentence=next_sentence)
+        return dataclasses.replace(super().for_run(config), next_sentence=next_sentence)
 
     def with_untrained(self, untrained):
         heads = {path.split("/")[0] for path in untrained}

@@ -1,16 +1,18 @@
 """What the tasks on labelled examples share."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS, ClassFields
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.group import derived
+from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import word_flops
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.model import EncoderConfig
+from bert_jax.models.reading import HeadConfig, PooledHeadConfig
+from bert_jax.scores.sampling import sampling_error
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.task import Prediction, Task
 
@@ -26,33 +28,50 @@ class Labelled(Task):
       max_sequence_length: maximum length of a row in tokens, special tokens included.
       metrics: names of the scores; the first selects checkpoints.
       labels: names of the classes; () before they are known, and in tasks without classes.
-      head: what the head reads of the encoder.
-      auxiliary: further losses.
     """
 
-    max_sequence_length: int = 128
-    labels: tuple[str, ...] = ()
-    head: HeadConfig = HeadConfig()
-    auxiliary: Losses = Losses()
+    max_sequence_length: int = derived(128)
+    labels: tuple[str, ...] = derived(())
 
+    RUN = FinetuningConfig
     # Whether the task can tell the examples of a row apart.
     PACKS: ClassVar = False
 
-    @classmethod
-    def make(cls, config: FinetuningConfig) -> Self:
-        return cls(**shared_fields(config))
+    def for_run(self, config: RunConfig) -> Self:
+        return dataclasses.replace(
+            super().for_run(config), max_sequence_length=config["max_length"]
+        )
 
     @property
     def can_pack(self) -> bool:
-        """Whether a row may have several examples; some heads and losses read whole rows."""
-        return self.PACKS and not self.head.reads_whole_rows and self.auxiliary == Losses()
+        return self.PACKS
 
-    def bind(self, model, tokenizer, phase=None, evaluate=False) -> Self:
-        check_head(self.head, model, pools=self.POOLS)
-        return self.auxiliary.add_to(dataclasses.replace(self, model=model))
+    # ---------------------------------------------------------------- what a plan asks
 
-    def head_flops_per_token(self) -> float:
-        return word_flops(self.model) if self.auxiliary.lm_weight else 0.0
+    @property
+    def reads_numbers(self) -> bool:
+        """Whether labels are numbers and not names of classes."""
+        return False
+
+    @property
+    def splits_texts(self) -> bool:
+        """Whether texts that are longer than a row are read in windows."""
+        return False
+
+    def row_texts(self, example: Any) -> tuple[tuple[str, ...], ...]:
+        """Returns the texts of each row of an example that are cut off; (): none are."""
+        return ()
+
+    def mean_rows(self, lengths: Sequence[int], max_length: int) -> float:
+        """Returns the rows that an example has in an epoch.
+
+        Args:
+          lengths: lengths of examples in tokens, special tokens included.
+          max_length: that of a row.
+        """
+        return 1.0
+
+    # ---------------------------------------------------------------- training and scores
 
     def find_labels(self, examples: Iterable[Any]) -> tuple[str, ...]:
         """Returns the labels of the training examples, in the order of their numbers."""
@@ -65,13 +84,45 @@ class Labelled(Task):
             for example, answer in zip(examples, answers, strict=True)
         ]
 
+    # Fields that a teacher must have too, since predictions are compared.
+    TAUGHT: ClassVar[tuple[str, ...]] = ()
+
+    def misfits(self, teacher):
+        for name in self.TAUGHT:
+            value, expected = getattr(teacher, name), getattr(self, name)
+            if value != expected:
+                yield (
+                    f"has config.task.{name}={value!r}, and the run {expected!r}: choose another"
+                    " teacher."
+                )
+        if teacher.labels != self.labels:
+            names = [", ".join(labels) or "no names" for labels in (teacher.labels, self.labels)]
+            yield f"has the labels {names[0]}, and the run {names[1]}: choose another teacher."
+
     def balanced_weights(self, examples: Iterable[Any]) -> dict[str, Any]:
-        """Returns the `head.class_weights` of training examples that are meant by auto."""
+        """Returns the `task.class_weights` of training examples that are meant by auto."""
         raise NotImplementedError
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
         """Returns scores of labelled examples, `metrics` first."""
         raise NotImplementedError
+
+    # The best possible score.
+    TOP: ClassVar[float] = 1.0
+
+    def counts(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> Mapping:
+        """Returns the `Counts` of each class by name; {} without classes."""
+        return {}
+
+    def error(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction], metric: str
+    ) -> float:
+        """Returns the standard error of a score over examples that are drawn like these."""
+        return sampling_error(lambda *of: self.score(*of)[metric], examples, predictions)
+
+    def review(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
+        """Returns what the report shows of an evaluation, as `tasks.review_parts` describes it."""
+        return {}
 
     def decision_scores(self, examples: Sequence[Any], rows: Any, answers: Any) -> dict[str, float]:
         """Returns what fitted decisions change; see `collect` for the arguments."""
@@ -90,67 +141,97 @@ class Labelled(Task):
         return {prefix + name: value for name, value in values.items()}, predictions
 
 
-def shared_fields(
-    config: FinetuningConfig, field: str = "", class_fields: Sequence[str] = (), why: str = ""
-) -> dict[str, Any]:
-    """Returns the fields of `Labelled` but `labels`.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Headed(HeadConfig, Labelled):
+    """A task on labelled files whose head reads layers of the encoder."""
 
-    Args:
-      config, field: see `make_head`.
-      class_fields: the fields of `ClassFields` that the task has.
-      why: why it lacks the others; "": it has no classes.
-
-    Raises:
-      UserError: a field that the task lacks is set.
-    """
-    for name in (*LOSS_FIELDS, *DECISION_FIELDS):
-        value, default = getattr(config.head, name), getattr(ClassFields(), name)
-        if value != default and name not in class_fields:
+    def for_run(self, config: RunConfig) -> Self:
+        is_frozen = config.optimizer.frozen_layers == -1
+        if self.lm_weight and is_frozen:
             raise UserError(
-                f"head.{name}={value!r} cannot be used: {why or 'this task has no classes'}. Set"
-                f" --config.head.{name}={default}."
+                f"task.lm_weight={self.lm_weight} trains the encoder, which"
+                " config.optimizer.frozen_layers=-1 freezes: set one of the two to 0."
             )
-    return {
-        "max_sequence_length": config.max_length,
-        "metrics": config.metrics,
-        "head": make_head(config, field),
-        "auxiliary": Losses.make(config),
-    }
-
-
-def make_head(config: FinetuningConfig, field: str = "") -> HeadConfig:
-    """Returns the head of a run's task.
-
-    Args:
-      config: configuration of the run.
-      field: field of `config.head` that chooses the head; "": a linear layer.
-    """
-    chosen = getattr(config.head, field) if field else "linear"
-    head = dataclasses.replace(config.head, head=chosen)
-    # A frozen encoder below a pooler or linear spans keeps its dropout.
-    reads_features = field == "tagging" or not head.has_pooler
-    is_frozen = config.optimizer.frozen_layers == -1
-    return dataclasses.replace(head, frozen=is_frozen and reads_features)
-
-
-def check_head(head: HeadConfig, model: EncoderConfig, *, pools: bool = False) -> None:
-    """Refuses a head that cannot read an encoder.
-
-    Args:
-      head: result of `make_head`.
-      model: configuration of the encoder.
-      pools: whether the head reads one vector of each example.
-
-    Raises:
-      UserError: the encoder has too few layers, or is causal and the head reads the first token.
-    """
-    if (needed := LAYER_CHOICES[head.layers].min_layers) > model.num_layers:
-        raise UserError(
-            f"head.layers={head.layers!r} takes {needed} layers, and the model has"
-            f" {model.num_layers}: choose another, such as last or scalar_mix."
+        if self.mix_layer_norm and config.microbatch_size:
+            raise UserError(
+                "task.mix_layer_norm=True normalizes over a whole batch, which"
+                f" config.microbatch_size={config.microbatch_size} splits: set one of the two to"
+                " its default."
+            )
+        return dataclasses.replace(
+            super().for_run(config), frozen=is_frozen and self.reads_features
         )
-    if pools and head.pool == "cls" and model.is_causal:
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether a frozen encoder has no dropout, as one that gives features."""
+        return True
+
+    @property
+    def can_pack(self) -> bool:
+        """Whether a row may have several examples; some heads and losses read whole rows."""
+        reads_whole_rows = self.has_bilstm or self.has_crf
+        return self.PACKS and not reads_whole_rows and self._auxiliary == Losses()
+
+    @property
+    def _auxiliary(self) -> Losses:
+        return Losses(self.lm_weight, self.mix_l2)
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False) -> Self:
+        if (needed := LAYER_CHOICES[self.layers].min_layers) > model.num_layers:
+            raise UserError(
+                f"task.layers={self.layers!r} takes {needed} layers, and the model has"
+                f" {model.num_layers}: choose another, such as last or scalar_mix."
+            )
+        return self._auxiliary.add_to(dataclasses.replace(self, model=model))
+
+    def describe(self):
+        parts = ["the loss of the task"]
+        if self.lm_weight:
+            parts.append(f"{self.lm_weight:g} x the loss of the next token")
+        if self.mix_l2:
+            parts.append(f"{self.mix_l2:g} x the squares of the mix's weights")
+        if len(parts) > 1:
+            yield f"loss       {' + '.join(parts)}"
+
+    def head_flops_per_token(self) -> float:
+        return word_flops(self.model) if self.lm_weight else 0.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Pooled(PooledHeadConfig, Headed):
+    """A task on labelled files whose head reads one vector of each example."""
+
+    POOLS = True
+
+    def describe(self):
+        parts = [
+            "the last layer" if self.layers == "last" else self.layers,
+            *(["BiLSTM"] if self.has_bilstm else []),
+            {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[self.pool],
+            "pooler" if self.has_pooler else "no pooler",
+            *self.more_parts(),
+        ]
+        yield f"head       {' -> '.join(parts)}"
+        yield from super().describe()
+
+    def more_parts(self) -> Iterator[str]:
+        """Yields what `describe` shows after the pooling."""
+        yield from ()
+
+    @property
+    def reads_features(self) -> bool:
+        return not self.has_pooler  # which belongs to the encoder, with its dropout
+
+    def bind(self, model, tokenizer, phase=None, evaluate=False) -> Self:
+        check_pool(self.pool, model)
+        return super().bind(model, tokenizer, phase, evaluate)
+
+
+def check_pool(pool: str, model: EncoderConfig) -> None:
+    """Raises UserError if the first token of each text is to be read, and sees no other one."""
+    if pool == "cls" and model.is_causal:
         raise UserError(
-            "head.pool='cls' reads the first token, which sees no other one in a causal model:"
-            " set --config.head.pool=last, or mean or max."
+            "task.pool='cls' reads the first token, which sees no other one in a causal model:"
+            " set --config.task.pool=last, or mean or max."
         )

@@ -12,9 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.group import derived
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.config.task import TASKS, TaskConfig, find_task
 from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.labelled.examples import Example
+from bert_jax.data.labelled.table_rows import read_rows
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.files.errors import UserError
 from bert_jax.models.model import Batch, EncoderConfig, complete_batch
@@ -29,25 +33,26 @@ Prediction = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Task:
+class Task(TaskConfig):
     """A task: what is read, computed, minimized, predicted and scored.
 
     A subclass is a frozen dataclass without arrays, and hashable: programs are compiled once for
-    equal tasks. `Labelled` is the base of tasks on files of labelled examples, `CorpusTask` that of
-    tasks on a corpus. A run has one task, whose `bind` returns the task for an encoder: modules,
-    losses and answers are methods of that one.
+    equal tasks. Its fields are those of `config.task`, except `derived` ones. `Labelled` is the
+    base of tasks on files of labelled examples, `CorpusTask` that of tasks on a corpus. A run has
+    one task, whose `bind` returns the task for an encoder: modules, losses and answers are methods
+    of that one.
 
     Attributes:
+      name: its name in TASKS.
       model: the encoder's configuration, set by `bind`.
       metrics: names of the scores; the first is compared with the baseline.
       labels: names of the classes, () before they are known; None: the task has none to store.
       further: functions (outputs, batch) -> Sums, whose losses are added to the task's own.
     """
 
-    model: EncoderConfig = None  # pyright: ignore[reportAssignmentType]
-    metrics: tuple[str, ...] = ()
-    labels: tuple[str, ...] | None = None
-    further: tuple[Callable[[Any, Batch], Sums], ...] = ()
+    model: EncoderConfig = derived(None)
+    labels: tuple[str, ...] | None = derived(None)
+    further: tuple[Callable[[Any, Batch], Sums], ...] = derived(())
 
     # Top-level name of the head's parameters whose bias has a value for each class; "": none.
     HEAD: ClassVar[str] = ""
@@ -64,23 +69,27 @@ class Task:
     # Whether a phase of another task's run can train it; see `as_phase`.
     CAN_BE_PHASE: ClassVar[bool] = False
     # The class of the examples that are predicted; None: requests cannot ask for them.
-    EXAMPLE: ClassVar[type | None] = None
+    EXAMPLE: ClassVar[type[Example] | None] = None
+    # What stands between the words of a text.
+    between_words = " "
+    # Whether an example is a pair of texts.
+    reads_pairs = False
+
+    @property
+    def view(self) -> tuple[str, str]:
+        """The title of the page's form, and a sentence that says what it shows."""
+        return "Answer", "What the model answers."
+
+    def sample(self, example: Example) -> dict[str, Any]:
+        """Returns what is entered in the page's form for an example."""
+        return example.to_inputs()
 
     # ---------------------------------------------------------------- the configuration
 
-    @staticmethod
-    def default_config() -> RunConfig:
-        """Returns the package's defaults for the task."""
-        raise NotImplementedError
-
     @classmethod
-    def make(cls, config: Any) -> Self:
-        """Returns the task of a configuration, without labels.
-
-        Raises:
-          UserError: for settings that do not exist.
-        """
-        raise NotImplementedError
+    def default_config(cls) -> RunConfig:
+        """Returns the package's defaults for a run with the task."""
+        return cls.RUN(task=cls())
 
     @classmethod
     def as_phase(cls, model: EncoderConfig) -> "Task":
@@ -90,6 +99,10 @@ class Task:
           UserError: the encoder cannot be trained so.
         """
         raise NotImplementedError
+
+    def describe(self) -> Iterator[str]:
+        """Yields lines for the banner of a run, such as what the head reads."""
+        yield from ()
 
     def with_labels(self, labels: tuple[str, ...]) -> Self:
         """Returns the task with these labels, or as it is if it has none to store."""
@@ -227,6 +240,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def misfits(self, teacher: Self) -> Iterator[str]:
+        """Yields why predictions cannot be compared with a teacher's, and what to do."""
+        yield from ()
+
     def answers(self, outputs: Any, batch: Batch) -> dict[str, jax.Array]:
         """Returns what the host reads from each row, [batch, ...] each; empty if nothing."""
         return {}
@@ -247,6 +264,26 @@ class Task:
           rows: the result of `encode`.
           answers: the `answers` for each row.
         """
+        raise NotImplementedError
+
+    # Whether tables of predictions have rows of `example_row`, and not those of the input.
+    TABLES_OF_EXAMPLES: ClassVar[bool] = False
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether predictions can stand in the columns of a table."""
+        return False
+
+    def input_rows(self, path: str) -> Iterator[dict[Any, Any]]:
+        """Yields the columns of each example in a file, for `cells` beside them."""
+        return (row for _, row in read_rows(path, Counter()))
+
+    def example_row(self, example: Any) -> dict[str, Any]:
+        """Returns the columns of an example, with `TABLES_OF_EXAMPLES`."""
+        raise NotImplementedError
+
+    def cells(self, prediction: Prediction) -> list[dict[str, Any]]:
+        """Returns the columns that a prediction adds, for each of its rows in a table."""
         raise NotImplementedError
 
     def fitted(self, rows: Any, answers: Sequence[Answer]) -> Self:
@@ -289,14 +326,24 @@ class CorpusTask(Task):
       data: `config.data`.
     """
 
-    data: DataConfig = DataConfig()
+    data: DataConfig = derived(DataConfig())
+
+    RUN = PretrainingConfig
 
     # What `check_trained` looks for: the head's parameters, and its name in the message.
     LM_HEAD: ClassVar = ("masked_lm/", "a masked-LM head")
 
-    @classmethod
-    def make(cls, config: PretrainingConfig) -> Self:
-        return cls(metrics=config.metrics, data=config.data)
+    def for_run(self, config: RunConfig) -> Self:
+        if self.READS_STREAMS != (config["data.segments"] == "stream"):
+            needed = "needs" if self.READS_STREAMS else "cannot read"
+            raise UserError(
+                f"task.name={self.name!r} {needed} config.data.segments='stream', and it is"
+                f" {config['data.segments']!r}: change one of the two."
+            )
+        for phase in config.make_phases(0):
+            if phase.task:
+                make_phase_task(config, phase.task)
+        return dataclasses.replace(super().for_run(config), data=config.data)
 
     @property
     def can_pack(self) -> bool:
@@ -319,6 +366,32 @@ class CorpusTask(Task):
                 " (bert_jax encode), but no predictions and no scores of texts before"
                 f" they are trained: bert_jax finetune FILE --model={workdir}."
             )
+
+
+def make_phase_task(config: RunConfig, name: str) -> Task:
+    """Returns another task than the run's, which a phase trains.
+
+    Raises:
+      UserError: no phase can have the task, or none of this run.
+    """
+    kind = find_task(name) if name in TASKS else None
+    if kind is None or not kind.CAN_BE_PHASE:
+        available = [name for name in TASKS if find_task(name).CAN_BE_PHASE]
+        raise UserError(
+            f"phases has the task {name!r}: available are {', '.join(available)}, and no name for"
+            " the run's own."
+        )
+    if not config.task.FILLS_MASKS or config["data.mode"] != "dynamic":
+        raise UserError(
+            f"phases: a phase of {name!r} needs a run on masked tokens with"
+            " config.data.mode='dynamic': leave the task out."
+        )
+    if config.eval.patience:
+        raise UserError(
+            f"eval.patience={config.eval.patience} could end the run in its phase of {name!r},"
+            " which does not train the loss that is evaluated: set it to 0."
+        )
+    return kind.as_phase(config.model)
 
 
 def example_batch(length: int = 8) -> dict[str, jax.Array]:

@@ -25,7 +25,7 @@ from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
-from bert_jax.training.run import Run, make_run_task
+from bert_jax.training.run import Run
 from bert_jax.training.state import abstract_params
 from bert_jax.training.step import eval_step, in_microbatches
 from bert_jax.training.workdir import read_fitted, untrained_params
@@ -52,7 +52,7 @@ def evaluate(
         that is evaluated has random parameters.
     """
     listener = listener or Listener()
-    make_run_task(config).check_trained(untrained_params(workdir), workdir)
+    config.task.check_trained(untrained_params(workdir), workdir)
     with open_chosen(workdir, config) as (checkpoints, step):
         run = open_run(config, workdir, to_train=False, log=listener.line)
         phase = run.phase_at(step - 1)
@@ -195,7 +195,7 @@ def write_results(run: Run, step: int, values: dict[str, float], fitted: Mapping
         }
     else:
         data = {
-            "task": run.config.task,
+            "task": run.config.task.name,
             "init_from": run.config.init_from,
             "baseline": host.baseline(evaluation[0].examples),
             "data": {rows.name: rows.origin() for rows in (*training, *evaluation)},

@@ -67,7 +67,7 @@ def initial_params(
       tokenizer: the run's tokenizer, if it has words that `init_from` lacks (`data.extra_tokens`).
         Their rows are the means of the rows of their pieces in `init_from`, in the embedding table
         and in the bias of the head.
-      task: the run's `config.task`; "": heads are taken over if they have the same shape.
+      task: the run's `config.task.name`; "": heads are taken over if they have the same shape.
       labels: the classes of the run, by number; None: the task has none. See `label_order`.
 
     Returns:
@@ -179,7 +179,7 @@ def _fit_head(
     paths = [path for path in params if path in _CLASS_AXES]
     if labels is None or not paths or "classifier/bias" not in expected:
         return []
-    is_same_task = source.config.task == task
+    is_same_task = source.config.task.name == task
     order = label_order(source.labels, labels) if is_same_task else None
     if order is None:
         for path in paths:
@@ -187,7 +187,7 @@ def _fit_head(
         return [
             f"its head, whose labels are {_shown(source.labels)}, is not used"
             if is_same_task
-            else f"its head for the task {source.config.task!r} is not used"
+            else f"its head for the task {source.config.task.name!r} is not used"
         ]
     if order == list(range(len(order))):
         return []

@@ -42,7 +42,7 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.training.checkpoints import has_checkpoints
-from bert_jax.training.run import Run, make_checked_mesh, make_run_task
+from bert_jax.training.run import Run, make_checked_mesh
 from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
@@ -74,7 +74,7 @@ def open_run(
     """
     if to_train:  # otherwise a user's own schedule may be absent
         check_names(config.optimizer)  # invalid settings are reported before long work
-    task = make_run_task(config)
+    task = config.task
     mesh = mesh or make_checked_mesh(config)
     if isinstance(config, PretrainingConfig):
         assert isinstance(task, CorpusTask)
@@ -170,13 +170,13 @@ def _open_labelled(
             raise UserError("config.data.train is missing: the file to train on.")
         examples, counts = _read(task, config.data.train)
         task = dataclasses.replace(task, labels=task.find_labels(examples))
-        if config.head.class_weights == "auto":
+        if config.get("task.class_weights") == "auto":
             config, task = _with_class_weights(config, task, str(task.balanced_weights(examples)))
         rows = _rows("train", config.data.train, examples, counts, task, tokenizer)
         lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
-        if max_windows := config.data.windows_per_epoch:
+        if max_windows := config.get("task.windows_per_epoch"):
             rows = rows.sampled(max_windows, config.seed)
         if (pack := config.data.max_examples_per_row) > 1:
             _check_packing(config, task)
@@ -190,8 +190,8 @@ def _open_labelled(
         vocabulary, steps = "", 1
         tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
         task = dataclasses.replace(task, labels=read_labels(workdir))
-        if config.head.class_weights == "auto":
-            weights = store.load(workdir)["head.class_weights"]
+        if config.get("task.class_weights") == "auto":
+            weights = store.load(workdir)["task.class_weights"]
             config, task = _with_class_weights(config, task, weights)
     pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
@@ -217,9 +217,8 @@ def _with_class_weights(
     config: FinetuningConfig, task: Labelled, weights: str
 ) -> tuple[FinetuningConfig, Labelled]:
     """Returns both with weights in place of auto, for config.json and the loss."""
-    head = dataclasses.replace(task.head, class_weights=weights)
-    config = config.replace({"head.class_weights": weights})
-    return config, dataclasses.replace(task, head=head)
+    config = config.replace({"task.class_weights": weights})
+    return config, dataclasses.replace(task, class_weights=weights)
 
 
 def _lengths_of_run(workdir: str) -> tuple[int, ...]:

@@ -66,7 +66,7 @@ def restore_or_init(
             renew_special_tokens=MODELS[model.name].renews_special_tokens and not config.has_corpus,
             extend_positions=config.extend_positions,
             tokenizer=run.tokenizer if config.get("data.extra_tokens") else None,
-            task=config.task,
+            task=config.task.name,
             labels=run.task.labels,
         )
         listener.line(f"start      {', '.join(origin)}")

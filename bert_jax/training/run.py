@@ -9,29 +9,19 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase, duration_steps
-from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig, RunConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten, unflatten
-from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tasks import TASKS, find_task
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.distillation import Distilled, Teacher
-from bert_jax.tasks.task import Task
+from bert_jax.tasks.task import Task, make_phase_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, make_key
-
-# What a task with such a configuration trains on, and an example of one.
-_NEEDS: dict[type[RunConfig], tuple[str, str]] = {
-    PretrainingConfig: ("a corpus", "config.data.source, such as configs/base.py"),
-    BidirectionalLMConfig: ("streams of words", "config.head.softmax, such as configs/elmo.py"),
-    FinetuningConfig: ("labelled examples", "config.head, such as configs/classification.py"),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,63 +178,6 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     if isinstance(task, Distilled):
         flops += flops_per_token(task.teacher, sequence_length) / 3
     return flops
-
-
-def make_run_task(config: RunConfig, untrained: Sequence[str] = ()) -> Task:
-    """Returns the configured task, without labels.
-
-    Args:
-      config: the run's configuration.
-      untrained: paths of the parameters that an import drew at random.
-
-    Raises:
-      UserError: for a task that does not exist, or settings that it cannot have.
-    """
-    row = find_task(config.task)
-    kind = type(row.default_config())
-    if not isinstance(config, kind):
-        what, example = _NEEDS[kind]
-        raise UserError(
-            f"config.task={config.task!r} trains on {what}: use a configuration with {example}."
-        )
-    if isinstance(config, PretrainingConfig):
-        segments = config.data.segments
-        if row.READS_STREAMS != (segments == "stream"):
-            needed = "needs" if row.READS_STREAMS else "cannot read"
-            raise UserError(
-                f"config.task={config.task!r} {needed} config.data.segments='stream', and it is"
-                f" {segments!r}: change one of the two."
-            )
-        for phase in config.make_phases(0):
-            if phase.task:
-                make_phase_task(config, phase.task)
-    return row.make(config).with_untrained(untrained)
-
-
-def make_phase_task(config: RunConfig, name: str) -> Task:
-    """Returns another task than the run's, which a phase trains.
-
-    Raises:
-      UserError: no phase can have the task, or none of this run.
-    """
-    available = [name for name, row in TASKS.items() if row.CAN_BE_PHASE]
-    row = TASKS.get(name)
-    if row is None or not row.CAN_BE_PHASE:
-        raise UserError(
-            f"config.phases has the task {name!r}: available are {', '.join(available)}, and no"
-            " name for the run's own."
-        )
-    if not find_task(config.task).FILLS_MASKS or config["data.mode"] != "dynamic":
-        raise UserError(
-            f"config.phases: a phase of {name!r} needs a run on masked tokens with"
-            " config.data.mode='dynamic': leave the task out."
-        )
-    if config.eval.patience:
-        raise UserError(
-            f"config.eval.patience={config.eval.patience} could end the run in its phase of"
-            f" {name!r}, which does not train the loss that is evaluated: set it to 0."
-        )
-    return row.as_phase(config.model)
 
 
 def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:

@@ -14,9 +14,8 @@ from bert_jax.exchange.loaded import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.models import reads_new_words
 from bert_jax.tasks.distillation import Teacher
-from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Task
-from bert_jax.training.run import Run, make_run_task
+from bert_jax.training.run import Run
 from bert_jax.training.state import init_params
 from bert_jax.training.workdir import open_model
 
@@ -32,7 +31,7 @@ def open_teacher(run: Run) -> Teacher:
         task, other labels or fewer positions, or it lacks parameters.
     """
     source = open_model(run.config.distillation.teacher)
-    trained = make_run_task(source.config).with_labels(source.labels)
+    trained = source.config.task.with_labels(source.labels)
     for misfit in _misfits(run, source, trained):
         raise UserError(f"config.distillation.teacher: {source.source} {misfit}")
     task = trained.bind(_model(run.config, source.model), source.tokenizer)
@@ -72,13 +71,13 @@ def _misfits(run: Run, source: LoadedModel, task: Task) -> Iterator[str]:
             f"has {model.max_position_embeddings} positions, and rows have {longest} tokens:"
             " shorten them, or choose another teacher."
         )
-    if source.config.task != config.task:
+    if source.config.task.name != config.task.name:
         yield (
-            f"was trained for the task {source.config.task!r}, not {config.task!r}: choose another"
-            " teacher."
+            f"was trained for the task {source.config.task.name!r}, not {config.task.name!r}:"
+            " choose another teacher."
         )
     if type(run.task).distilled_losses is Task.distilled_losses:
-        yield f"has predictions of the task {config.task!r}, which are not compared."
+        yield f"has predictions of the task {config.task.name!r}, which are not compared."
     if model.has_copy_head:
         yield "has a copy head, whose copies have no logits: choose another teacher."
     if config.has_corpus and config.model.next_sentence and not model.next_sentence:
@@ -86,19 +85,8 @@ def _misfits(run: Run, source: LoadedModel, task: Task) -> Iterator[str]:
             "predicts no next sentences, which config.model.next_sentence asks for: choose another"
             " teacher."
         )
-    if isinstance(task, Labelled) and isinstance(run.task, Labelled):
-        for name in ("problem_type", "both_orders", "subwords"):
-            value, expected = getattr(task.head, name), getattr(run.task.head, name)
-            if value != expected:
-                yield (
-                    f"has config.head.{name}={value!r}, and the run {expected!r}: choose another"
-                    " teacher."
-                )
-        if task.head.has_crf or run.task.head.has_crf:
-            yield "and the run cannot be compared if one of them has a CRF: choose another teacher."
-        if task.labels != run.task.labels:
-            names = [", ".join(labels) or "no names" for labels in (task.labels, run.task.labels)]
-            yield f"has the labels {names[0]}, and the run {names[1]}: choose another teacher."
+    if type(task) is type(run.task):
+        yield from run.task.misfits(task)
 
 
 def _model(config: RunConfig, model: EncoderConfig) -> EncoderConfig:

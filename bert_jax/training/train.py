@@ -34,7 +34,7 @@ from bert_jax.training.resume import (
     record_start,
     restore_or_init,
 )
-from bert_jax.training.run import Run, make_run_task
+from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, swapped
 from bert_jax.training.step import make_train_step
 from bert_jax.training.workdir import read_fitted, save_to_workdir
@@ -92,7 +92,6 @@ def _train(
     goodput: Goodput,
 ) -> TrainResult:
     # ---------------------------------------------------------------- open: devices, data, phases
-    make_run_task(config)  # reports invalid settings before weights are read
     if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line)

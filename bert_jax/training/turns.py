@@ -10,7 +10,6 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.permutation import permute
 from bert_jax.files.errors import UserError
-from bert_jax.training.run import make_run_task
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Fields that all tasks have in common, with those of config.model and config.mesh.
@@ -73,10 +72,9 @@ def check_tasks(configs: Mapping[str, RunConfig], workdir: str) -> None:
             )
         if not isinstance(config, FinetuningConfig):
             raise UserError(
-                f"Task {name}: config.task={config.task!r} trains on a corpus; only tasks on"
+                f"Task {name}: {config.task.name!r} trains on a corpus; only tasks on"
                 " labelled files are trained together."
             )
-        make_run_task(config)
         for field, only in _ONLY.items():
             if config[field] != only:
                 raise UserError(

@@ -20,7 +20,6 @@ from bert_jax.formats.sentence_transformers import (
     write_sentence_vectors,
 )
 from bert_jax.models import reads_new_words
-from bert_jax.tasks import TASKS, find_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
@@ -106,9 +105,8 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     store.save(config, workdir, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
-    if TASKS[config.task].HEAD:
-        is_regression = config["head.problem_type"] == "regression"
-        write_labels(folder, () if is_regression else loaded.labels)
+    if config.task.HEAD:
+        write_labels(folder, () if config.task.reads_numbers else loaded.labels)
     size = config.model.hidden_size
     write_sentence_vectors(loaded.sentence_vectors, folder, size, is_workdir=True)
     meta = {"config": store.to_json(config, workdir), "source": certificate["source"]}
@@ -129,9 +127,9 @@ def save_to_workdir(run: Run) -> None:
     write_bytes(os.path.join(run.workdir, vocabulary.copy_name), vocabulary.content)
     if run.task.labels is not None:
         write_labels(run.workdir, run.task.labels)
-    if find_task(run.config.task).EMBEDS:
+    if run.config.task.EMBEDS:
         # Losses read cosines, so that only the directions of vectors are trained.
-        vectors = SentenceVectors(run.config["head.pool"], True, run.config["max_length"])
+        vectors = SentenceVectors(run.config["task.pool"], True, run.config["max_length"])
         write_sentence_vectors(vectors, run.workdir, run.model.hidden_size)
 
 

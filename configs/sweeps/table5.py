@@ -58,7 +58,7 @@ def get_sweep(
         for task in columns:
             overrides = finetuning(task, scale, data, finetuning_of, system, row.finetuning)
             if row.bilstm:
-                overrides[f"head.{TASKS[task].kind}"] = "bilstm"
+                overrides["task.head"] = "bilstm"
             runs.append(
                 Run(
                     f"{system}-{task}",

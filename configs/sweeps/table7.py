@@ -68,7 +68,7 @@ def get_sweep(
     frozen = base | on_features(scale)
     frozen |= dict(entry.split("=", 1) for entry in features.split(";") if "=" in entry)
     layers = {x: title for x, title in LAYERS.items() if scale != "tiny" or "last_4" not in x}
-    systems = {"finetuned": base} | {x: frozen | {"head.layers": x} for x in layers}
+    systems = {"finetuned": base} | {x: frozen | {"task.layers": x} for x in layers}
     runs += [
         Run(f"{x}-{name}", TASKS[name].config, overrides, after, 0, 0, x, name)
         for x, overrides in systems.items()

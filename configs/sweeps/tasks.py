@@ -22,7 +22,7 @@ class Task(NamedTuple):
 
     Attributes:
       config: configuration file.
-      kind: `classification`, `span` or `tagging`: the field of config.head that has its head.
+      kind: `classification`, `span` or `tagging`: the task.
       title: heading of its column.
       metric: of the column.
       files: of training and evaluation, in the folder of the setting `data`.
@@ -99,12 +99,12 @@ _SMALL = {
     "max_length": 128,
     "eval.every": "2 epochs",
     "checkpoint.every": "2 epochs",
-    "head.lstm_size": 256,
+    "task.lstm_size": 256,
 }
 _SMALL_OF_KIND = {
     "classification": {"epochs": 4.0},
     "tagging": {"epochs": 6.0},
-    "span": {"epochs": 4.0, "head.doc_stride": 96},
+    "span": {"epochs": 4.0, "task.doc_stride": 96},
 }
 
 
@@ -191,8 +191,8 @@ def on_features(scale: str) -> dict[str, Any]:
         "optimizer.frozen_layers": -1,
         "optimizer.learning_rate": 1e-3,
         # A model of the scale tiny has two layers.
-        "head.layers": "scalar_mix" if scale == "tiny" else "concat_last_4",
-        "head.tagging": "bilstm",
+        "task.layers": "scalar_mix" if scale == "tiny" else "concat_last_4",
+        "task.head": "bilstm",
     }
 
 

@@ -40,7 +40,7 @@ def test_what_cannot_be_compared_is_refused():
     config = parse(ner.get_config("wikigold")).replace({"init_from": "minilm"})
     finetune.check(config)
     for name, value, message in (
-        ("head.tagging", "crf", "config.head.tagging='crf': the other program has only 'linear'"),
+        ("task.head", "crf", "config.task.head='crf': the other program has only 'linear'"),
         ("optimizer.warmup", "10", "config.optimizer.warmup='10' is not a percentage"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -114,7 +114,7 @@ def test_both_sides_learn_a_file_by_heart(small_task, task, dtype, tmp_path):
         "epochs": 15.0,
     }
     if task == "span":
-        changes["head.doc_stride"] = 16
+        changes["task.doc_stride"] = 16
     config = parse(module.get_config(*argument))
     config = config.replace(changes)
     finetune.check(config)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.task import default_config
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def make_config():
     """Returns a function that makes the defaults of pre-training with other values."""
 
     def make(**values) -> PretrainingConfig:
-        return defaults.pretraining().replace(values)
+        return default_config("pretraining").replace(values)
 
     return make
 
@@ -22,6 +22,6 @@ def make_labelled():
     """Returns a function that makes the defaults of classification with other values."""
 
     def make(**values) -> FinetuningConfig:
-        return defaults.classification().replace(values)
+        return default_config("classification").replace(values)
 
     return make

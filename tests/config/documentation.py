@@ -4,11 +4,12 @@ import dataclasses
 import inspect
 import re
 from collections.abc import Iterator
+from typing import Any
 
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.group import Group, Rule, describe_range, rules
-from bert_jax.config.run import BidirectionalLMConfig, PretrainingConfig
+from bert_jax.config.group import Group, Rule, describe_range, flatten, rules
+from bert_jax.config.task import TASKS, default_config
 
 _FIELD = re.compile(r"    (\w+): ")
 _INTRODUCTION = """\
@@ -16,7 +17,8 @@ _INTRODUCTION = """\
 
 Every field of a run, by group, with its default and what it means. An experiment in `configs/` sets
 values of an editable copy, and `--config.optimizer.name=lamb` replaces one on the command line.
-`bert_jax/config/` defines the fields; this page is made from its comments.
+`bert_jax/config/` defines the fields, and `bert_jax/tasks/` those of `task`; this page is made from
+their comments.
 
 A duration (`warmup`, `every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
 "3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
@@ -29,25 +31,38 @@ def page() -> str:
 
 
 def _sections() -> Iterator[str]:
-    pretraining, finetuning, elmo = PretrainingConfig(), FinetuningConfig(), BidirectionalLMConfig()
+    pretraining, finetuning = default_config("pretraining"), FinetuningConfig()
     yield from _section("The run", "", pretraining)
     for name, group in pretraining.groups():
-        yield from _section(f"{name}", f"{name}.", group)
+        if name != "task":
+            yield from _section(f"{name}", f"{name}.", group)
     for name, encoder in ENCODERS.items():
         if name != "bert":
             base = pretraining.model
             yield from _section(f"model, of {name}", "model.", encoder(), base)
-    yield from _section("head, of ELMo's pre-training", "head.", elmo.head)
-    yield from _section("ELMo's pre-training: other defaults", "", elmo, pretraining)
     title = "Fine-tuning: further fields and other defaults"
     yield from _section(title, "", finetuning, pretraining)
-    for name in ("data", "head"):
-        yield from _section(f"{name}, of fine-tuning", f"{name}.", getattr(finetuning, name))
-    others = [name for name, _ in pretraining.groups() if name not in ("data", "model")]
+    yield from _section("data, of fine-tuning", "data.", finetuning.data)
+    others = [name for name, _ in pretraining.groups() if name not in ("data", "model", "task")]
     for name in others:
         base, group = getattr(pretraining, name), getattr(finetuning, name)
         if base != group:
             yield from _section(f"{name}, of fine-tuning", f"{name}.", group, base)
+    for name in TASKS:
+        config = default_config(name)
+        usual = pretraining if config.has_corpus else finetuning
+        yield from _section(f"task, {name}", "task.", config.task)
+        if changed := dict(_differences(config, usual)):
+            values = ", ".join(f"`{field}={value!r}`" for field, value in changed.items())
+            yield f"Other defaults with this task: {values}.\n"
+
+
+def _differences(config: Group, base: Group) -> Iterator[tuple[str, Any]]:
+    """Yields the fields of other groups that have another default with a task, but the model's."""
+    known = dict(flatten(base.to_dict()))
+    for name, value in flatten(config.to_dict()):
+        if not name.startswith(("task.", "model.")) and known.get(name, value) != value:
+            yield name, value
 
 
 def _section(title: str, prefix: str, group: Group, base: Group | None = None) -> Iterator[str]:

@@ -3,9 +3,9 @@
 import os
 import pathlib
 
-from bert_jax.config import defaults
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.config.group import rules
+from bert_jax.config.task import TASKS, default_config
 from tests.config.documentation import comments_of, page
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
@@ -18,7 +18,11 @@ def test_the_page_is_up_to_date():
 
 
 def test_every_field_has_a_comment():
-    configs = defaults.pretraining(), defaults.bidirectional_lm(), defaults.classification()
+    configs = (
+        default_config("pretraining"),
+        default_config("bidirectional_lm"),
+        default_config("classification"),
+    )
     groups = {type(group) for config in configs for _, group in config.groups()}
     for group in groups.union(map(type, configs), ENCODERS.values()):
         assert comments_of(group).keys() >= rules(group).keys(), group
@@ -26,7 +30,7 @@ def test_every_field_has_a_comment():
 
 def test_the_page_has_every_field_with_its_default():
     text = PAGE.read_text()
-    for config in (defaults.pretraining(), defaults.classification(), defaults.bidirectional_lm()):
+    for config in map(default_config, TASKS):
         for name, value in config.fields().items():
             assert f"| `{name}` | `" in text, (name, value)
     assert "| `optimizer.warmup` | `'10000'` |" in text

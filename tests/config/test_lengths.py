@@ -5,19 +5,21 @@ import pytest
 import bert_jax
 from bert_jax.config import experiments
 from bert_jax.config.editable import written
+from bert_jax.config.encoders import ElmoConfig
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.model_choices import values_for
 from bert_jax.config.overrides import merged, set_fields
 from bert_jax.config.phases import with_length
 from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.task import default_config
+from bert_jax.data.init_from import with_model
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import resolve
 
 FILE = """
-from bert_jax.config import defaults
+from bert_jax.tasks import default_config
 
 def get_config():
-    config = defaults.classification().to_config_dict()
+    config = default_config("classification").to_config_dict()
     config.optimizer.learning_rate = 2e-5
     config.data.update({"lowercase": True})
     return config
@@ -74,19 +76,20 @@ def test_what_a_file_sets_to_the_default_is_not_replaced_by_the_choices_of_a_mod
     config = experiments.load(file)
     by_file = written(config)
     assert by_file == {"optimizer.learning_rate", "data.lowercase"}
-    fields = FinetuningConfig().fields()
+    fields = default_config("classification").fields() | {"init_from": "elmo"}
     assert fields["optimizer.learning_rate"] == 2e-5
-    found = values_for(fields, {"name": "elmo"}, by_file)
-    assert "optimizer.learning_rate" not in found and found["head.pool"] == "max"
-    assert values_for(fields, {"name": "elmo"}, ())["optimizer.learning_rate"] == 1e-3
+    elmo = ElmoConfig().to_dict()
+    found = with_model(fields, elmo, (), by_file)
+    assert (found["optimizer.learning_rate"], found["task.pool"]) == (2e-5, "max")
+    assert with_model(fields, elmo, ())["optimizer.learning_rate"] == 1e-3
 
 
 def test_python_remembers_what_is_set_to_the_value_that_it_has(file):
     config = bert_jax.get_config(file)
     assert written(config) == set()
     config.optimizer.learning_rate = config.optimizer.learning_rate
-    config.head.pool = "cls"
-    assert written(config) == {"optimizer.learning_rate", "head.pool"}
+    config.task.pool = "cls"
+    assert written(config) == {"optimizer.learning_rate", "task.pool"}
 
 
 def test_a_field_that_does_not_exist_is_one_line(file):

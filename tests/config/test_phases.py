@@ -99,10 +99,12 @@ def test_a_phase_has_its_own_batch_size_and_predictions(make_config):
 
 
 def test_the_name_of_a_task_ends_a_phase(make_config):
-    config = make_config(phases=((128, 0.5, "causal_lm"), (256, 0.3, 64, "a"), (512, 0.2, 32, 80)))
+    config = make_config(
+        phases=((128, 0.5, "causal_lm"), (256, 0.3, 64, "causal_lm"), (512, 0.2, 32, 80)), **SINGLE
+    )
     found = [(p.batch_size, p.max_predictions_per_seq, p.task) for p in config.make_phases(10)]
-    assert found == [(256, 19, "causal_lm"), (64, 38, "a"), (32, 80, "")]
-    config = make_config(phases=((64, 0.5, 8, "causal_lm"), (64, 0.5)), **STAGES)
+    assert found == [(256, 19, "causal_lm"), (64, 38, "causal_lm"), (32, 80, "")]
+    config = make_config(phases=((64, 0.5, 8, "causal_lm"), (64, 0.5)), **STAGES | SINGLE)
     found = [(p.first_step, p.task) for p in config.make_phases(12)]
     assert found == [(0, "causal_lm"), (4, "causal_lm"), (6, ""), (8, "")]
 
@@ -118,6 +120,8 @@ def test_phases_follow_one_another_without_a_gap(steps, make_config):
     assert bounds == sorted(bounds)
 
 
+# A phase on next tokens is for models without other heads.
+SINGLE = {"model.next_sentence": False}
 STAGES = {
     "data.mask_rounding": "row",
     "data.masked_lm_prob": 0.3,

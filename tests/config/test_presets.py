@@ -7,8 +7,9 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults, presets, store
+from bert_jax.config import presets, store
 from bert_jax.config.presets import PRESETS
+from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.tools.listeners.make import training_listener
@@ -42,7 +43,7 @@ of_each_preset = pytest.mark.parametrize("name, known", KNOWN.items(), ids=KNOWN
 
 
 def make_config(preset: str = "", explicit: tuple[str, ...] = (), **changes):
-    config = defaults.pretraining().to_config_dict()
+    config = default_config("pretraining").to_config_dict()
     config.update_from_flattened_dict({"preset": preset, **changes})
     return init_from.resolve(config, explicit)
 
@@ -107,7 +108,9 @@ def test_an_unknown_preset_is_refused():
 
 def test_a_preset_is_refused_where_its_fields_do_not_exist():
     with pytest.raises(ValueError, match="sets config.model.mask_value, which this configuration"):
-        init_from.resolve(defaults.bidirectional_lm().replace({"preset": "paper"}).to_dict(), ())
+        init_from.resolve(
+            default_config("bidirectional_lm").replace({"preset": "paper"}).to_dict(), ()
+        )
 
 
 def test_the_table_in_the_documentation_has_every_preset_and_field():

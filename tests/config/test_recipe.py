@@ -42,8 +42,8 @@ def test_the_first_token_is_read_only_where_it_was_trained():
         values(finetuning_recipe(BertConfig(next_sentence=has).to_dict(), 1000, True))
         for has in (True, False)
     )
-    assert "head.pool" not in with_pairs
-    assert (without["head.pool"], without["head.pooler"]) == ("mean", False)
+    assert "task.pool" not in with_pairs
+    assert (without["task.pool"], without["task.pooler"]) == ("mean", False)
 
 
 def test_published_recipes_are_kept():

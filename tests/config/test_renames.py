@@ -2,11 +2,12 @@
 
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.renames import OTHER_NAMES, suggestion
+from bert_jax.config.task import default_config
 
 PRETRAINING, FINETUNING = (
-    list(config.fields()) for config in (defaults.pretraining(), defaults.classification())
+    list(config.fields())
+    for config in (default_config("pretraining"), default_config("classification"))
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.groups import HeadConfig, OptimizerConfig
+from bert_jax.config.groups import OptimizerConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import path_name
 from bert_jax.optim.make import make_optimizer
@@ -71,21 +71,19 @@ def test_partition_specs_are_those_of_the_golden_file(name, golden, state, mesh)
 
 def test_partition_specs_of_heads_are_those_of_the_golden_file(mesh):
     """Every head on the encoders that predict next tokens, with all that can stand between."""
-    parts = {"head": "bilstm", "layers": "mix_with_embeddings", "lstm_size": 8, "lstm_layers": 2}
-    head, causal = (
-        HeadConfig(pool="last", **parts),
-        make_model(num_layers=1, attention_pattern="causal"),
-    )
+    parts: Any = {"layers": "mix_with_embeddings", "lstm_size": 8, "lstm_layers": 2}
+    between, last = {"head": "bilstm"} | parts, {"pool": "last"}
+    causal = make_model(num_layers=1, attention_pattern="causal")
     losses, lines = Losses(lm_weight=0.5), []
     four: Any = {"model": causal, "labels": ("a", "b", "c", "d")}
     for name, task in {
-        "classification": Classification(head=HeadConfig(pool="last"), **four),
-        "classification, bilstm": Classification(head=head, **four),
-        "multiple_choice, bilstm": MultipleChoice(model=causal, head=head),
-        "span, bilstm": Span(model=causal, head=head),
-        "tagging, bilstm_crf": Tagging(head=dataclasses.replace(head, head="bilstm_crf"), **four),
+        "classification": Classification(**last, **four),
+        "classification, bilstm": Classification(**last, **between, **four),
+        "multiple_choice, bilstm": MultipleChoice(model=causal, **last, **between),
+        "span, bilstm": Span(model=causal, **between),
+        "tagging, bilstm_crf": Tagging(head="bilstm_crf", **parts, **four),
     }.items():
-        task = dataclasses.replace(task, head=dataclasses.replace(task.head, lm_weight=1.0))
+        task = dataclasses.replace(task, lm_weight=1.0)
         params = abstract_params(losses.add_to(task), mesh)
         for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
             if re.match("bert/(?!pooler)", where := path_name(path)) is None:

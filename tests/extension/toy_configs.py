@@ -1,22 +1,21 @@
 """Configurations: new tasks with BERT, and tasks of the package with a new encoder."""
 
-from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.config.task import default_config
 from tests import tiny
 from tests.extension.toy_encoder import BagConfig
 
 
 def count_words() -> FinetuningConfig:
     """Returns the configuration of the task in toy_task.py."""
-    return defaults.finetuning("count_words")
+    return default_config("count_words")
 
 
 def next_token() -> PretrainingConfig:
     """Returns the configuration of the task in toy_corpus_task.py, whose encoder is like GPT's."""
-    return defaults.pretraining().replace(
+    return default_config("next_token").replace(
         {
-            "task": "next_token",
             "model.next_sentence": False,
             "model.attention_pattern": "causal",
             "model.positions": "rotary",

@@ -1,9 +1,10 @@
 """A self-supervised task in one file: the next token, as in GPT (Radford et al. 2018)."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax.numpy as jnp
 
-from bert_jax.config import defaults
 from bert_jax.files.errors import UserError
 from bert_jax.models import make_encoder
 from bert_jax.models.model import EncoderConfig
@@ -21,12 +22,13 @@ class NextTokenModel(nn.Module):
         return jnp.einsum("bsd,vd->bsv", hidden, encoder.word_embedding())
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class NextToken(CorpusTask):
-    default_config = staticmethod(defaults.pretraining)
+    name: str = "next_token"
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
         if phase is None:
-            raise UserError("config.task='next_token' makes no predictions.")
+            raise UserError("config.task.name='next_token' makes no predictions.")
         return super().bind(model, tokenizer, phase, evaluate)
 
     def make_model(self):

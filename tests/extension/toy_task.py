@@ -1,9 +1,10 @@
 """A task in one file: how many words a text has. A file has a text a line, its own label."""
 
+import dataclasses
+
 import flax.linen as nn
 import jax.numpy as jnp
 
-from bert_jax.config.defaults import finetuning
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import read_texts
@@ -25,12 +26,11 @@ class CountModel(nn.Module):
         return (counts * (batch["example_ids"] > 0)).sum(-1)  # float32[batch]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class CountWords(Labelled):
-    EXAMPLE = TextExample
+    name: str = "count_words"
 
-    @staticmethod
-    def default_config():
-        return finetuning("count_words")
+    EXAMPLE = TextExample
 
     def read(self, path, counts, labelled):
         for number, text in enumerate(read_texts(path)):

@@ -10,7 +10,7 @@ from bert_jax.formats.foreign import is_lowercase
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.names import bert as bert_names
 from bert_jax.models import MODELS
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import TASKS, default_config, find_task
 from tests import tiny
 
 # The programs with models that are fine-tuned for every task.
@@ -59,7 +59,7 @@ def test_the_case_of_the_released_vocabularies(shared_data, name, expected):
 
 @pytest.mark.parametrize("model", NAMES)
 def test_formats_of_a_model_exist_and_name_every_parameter(model):
-    config = TASKS["pretraining"].default_config()
+    config = default_config("pretraining")
     if model != config.model.name:
         names = {field.name for field in dataclasses.fields(MODELS[model].config)}
         sizes = {name: value for name, value in tiny.SIZES.items() if name in names}
@@ -70,7 +70,10 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
     if model in WITH_MASKED_LM:
         paths = set(pretraining_shapes(model_config, config.model.next_sentence))
     heads = {
-        f"{row.HEAD}/{leaf}" for row in TASKS.values() if row.HEAD for leaf in ("kernel", "bias")
+        f"{row.HEAD}/{leaf}"
+        for row in map(find_task, TASKS)
+        if row.HEAD
+        for leaf in ("kernel", "bias")
     }
     for format, table in NAMES[model].items():
         assert format in FORMATS

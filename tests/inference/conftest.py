@@ -19,12 +19,12 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.inference.loading import TrainedModel, load_workdir
 from bert_jax.inference.predictor import Predictor
-from bert_jax.tasks import tagging, task
+from bert_jax.tasks import task
+from bert_jax.tasks.tagging import task as tagging
 from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.outputs.predictions import predict
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params
 from bert_jax.training.workdir import load_workdir_tokenizer, write_labels
 from tests import tiny
@@ -46,8 +46,6 @@ LABELS = {"classification": ("bad", "good"), "tagging": TAGS}
 FINE_TUNING = {
     "global_batch_size": 8,
     "data__bucket_lengths": (12, 24),
-    "head__max_query_length": 8,
-    "head__doc_stride": 8,
 }
 
 MakeRun = Callable[..., tuple[RunConfig, str]]
@@ -83,6 +81,8 @@ def _small_config(name: str, changes: dict[str, Any]) -> RunConfig:
     }
     sizes |= tiny.rows_of(config, 24)
     sizes |= {} if config.has_corpus else FINE_TUNING
+    if config.task.name == "span":
+        sizes |= {"task__max_query_length": 8, "task__doc_stride": 8}
     return config.replace(tiny.make_overrides(**sizes | changes))
 
 
@@ -144,9 +144,9 @@ def make_run(tmp_path_factory) -> MakeRun:
         folder = tmp_path_factory.mktemp("run")
         (folder / vocabulary[0]).write_bytes(vocabulary[1])
         config = name if isinstance(name, RunConfig) else _small_config(name, changes)
-        data = make_run_task(config)
+        data = config.task
         if data.labels is not None:
-            names = data.labels or labels or LABELS.get(config.task, ())
+            names = data.labels or labels or LABELS.get(config.task.name, ())
             data = dataclasses.replace(data, labels=names)
             write_labels(str(folder), data.labels)
         tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)

@@ -163,8 +163,7 @@ def test_a_fine_tuned_model_has_attention_and_no_lens(classifier):
     arrays = reader.read(reader.encode(PAIR))
     assert "lens_tokens" not in arrays
     assert reader.no_lens == (
-        "The model was trained for config.task='classification': it has no head that predicts"
-        " words."
+        "The model was trained for the task 'classification': it has no head that predicts words."
     )
     np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
 

@@ -107,5 +107,5 @@ def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(ki
     ids=["score", "fill_mask"],
 )
 def test_a_model_for_another_task_neither_scores_nor_fills_in(use, classifier):
-    with pytest.raises(ValueError, match="for config.task='classification': it has no masked-LM"):
+    with pytest.raises(ValueError, match="for the task 'classification': it has no masked-LM"):
         use(*classifier)

@@ -130,14 +130,14 @@ QUESTIONS = [{"question": "is the list ?", "context": text} for text in make_tex
 CHOICES = [(text, ["the list", "is returned", "naive"]) for text in make_texts(5, seed=2)]
 MASKED = [f"the list {text[:20]} [MASK] , is {text[:9]} [MASK]" for text in make_texts(9, seed=3)]
 TEXTS = make_texts(24)
-BILSTM = {"head__classification": "bilstm", "head__lstm_size": 4, "head__lstm_layers": 1}
+BILSTM = {"task__head": "bilstm", "task__lstm_size": 4, "task__lstm_layers": 1}
 TASKS = {
     "classification": (("classification", {}), TEXTS),
-    "layers": (("classification", {"head__layers": "scalar_mix", "head__pool": "mean"}), TEXTS),
+    "layers": (("classification", {"task__layers": "scalar_mix", "task__pool": "mean"}), TEXTS),
     "bilstm": (("classification", BILSTM), TEXTS),
     "pairs": (("glue:mrpc", {}), list(zip(TEXTS, reversed(TEXTS), strict=True))),
     "tagging": (("tagging", {}), TEXTS),
-    "crf": (("tagging", {"head__tagging": "crf"}), TEXTS),
+    "crf": (("tagging", {"task__head": "crf"}), TEXTS),
     "span": (("span", {}), QUESTIONS),
     "choice": (("multiple_choice", {}), CHOICES),
     "masks": (("base", {}), [*MASKED, *((text, "naive") for text in MASKED)]),
@@ -213,7 +213,7 @@ def test_only_one_process_uses_a_model(workdir, monkeypatch):
 def test_a_classifier_without_a_pooler_of_its_first_token_has_no_pooled_vector(
     make_run, field, value
 ):
-    config, workdir = make_run("classification", **{f"head__{field}": value})
+    config, workdir = make_run("classification", **{f"task__{field}": value})
     assert config.model.next_sentence
     opened = open_model(workdir)
     assert isinstance(opened.model.encoder, TransformerConfig) and not opened.model.has_pooler

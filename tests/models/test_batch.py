@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.files.errors import UserError
 from bert_jax.models import (
     MODELS,
@@ -25,6 +24,7 @@ from bert_jax.models import (
     XlmRobertaConfig,
     complete_batch,
 )
+from bert_jax.models.reading import PooledHeadConfig
 from bert_jax.models.task_heads import ClassificationModel, SpanModel
 from tests.models.small import apply, random_params
 
@@ -91,7 +91,7 @@ def test_heads_read_ids_alone():
     def outputs_of(model):
         return apply(model, random_params(model, batch), batch)
 
-    for head in (HeadConfig(), HeadConfig(pool="mean", pooler=False)):
+    for head in (PooledHeadConfig(), PooledHeadConfig(pool="mean", pooler=False)):
         assert outputs_of(ClassificationModel(config, 3, head)).logits.shape == (2, 3)
     outputs = outputs_of(SpanModel(config))
     assert (outputs.start_logits[1, 4:] < -1e8).all() and (outputs.start_logits[0] > -1e8).all()

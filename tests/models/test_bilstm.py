@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
-from bert_jax.models.reading import bilstm
+from bert_jax.models.reading import PooledHeadConfig, bilstm
 from tests.tiny import make_model
 
 FEATURES, SIZE, SEQ = 6, 5, 9
@@ -22,7 +21,7 @@ class Module(nn.Module):
 
     @nn.compact
     def __call__(self, x, lengths, deterministic=True):
-        head = HeadConfig(lstm_size=SIZE, lstm_layers=self.layers, dropout_rate=0.5)
+        head = PooledHeadConfig(lstm_size=SIZE, lstm_layers=self.layers, dropout_rate=0.5)
         return bilstm(make_model(), head, x, lengths, deterministic)
 
 

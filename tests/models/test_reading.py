@@ -1,15 +1,12 @@
 """What heads read: mixes of layers against bilm-tf's formula, and the parts of a head composed."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.models.bert import Bert
-from bert_jax.models.reading import ScalarMix
+from bert_jax.models.reading import PooledHeadConfig, ScalarMix
 from bert_jax.models.task_heads import ClassificationModel, MultipleChoiceModel, SpanModel
 from tests.models.small import apply, make_batch, make_config, random_params
 
@@ -101,12 +98,12 @@ POOL = {
 @pytest.mark.parametrize(
     "head",
     [
-        HeadConfig(pool="last", pooler=False),
-        HeadConfig(pool="mean"),
-        HeadConfig(pool="max", layers="sum_last_4"),
-        HeadConfig(pool="cls", layers="concat_last_4", frozen=True),
-        HeadConfig(pool="last", head="bilstm", lstm_size=5, lstm_layers=1),
-        HeadConfig(
+        PooledHeadConfig(pool="last", pooler=False),
+        PooledHeadConfig(pool="mean"),
+        PooledHeadConfig(pool="max", layers="sum_last_4"),
+        PooledHeadConfig(pool="cls", layers="concat_last_4", frozen=True),
+        PooledHeadConfig(pool="last", head="bilstm", lstm_size=5, lstm_layers=1),
+        PooledHeadConfig(
             pool="max", head="bilstm", layers="mix_last_4", lstm_size=5, lstm_layers=1, frozen=True
         ),
     ],
@@ -143,7 +140,7 @@ def test_a_classifier_is_its_parts_one_after_the_other(head):
 
 def test_spans_and_choices_read_a_bilstm():
     config, batch = make_config(num_layers=1), make_batch(make_config(), batch=4)
-    head = HeadConfig(head="bilstm", lstm_size=5, lstm_layers=1, pool="mean")
+    head = PooledHeadConfig(head="bilstm", lstm_size=5, lstm_layers=1, pool="mean")
     lengths = (batch["example_ids"] > 0).sum(1)
 
     model = SpanModel(config, head)
@@ -168,9 +165,9 @@ def test_spans_and_choices_read_a_bilstm():
 
 def test_the_vectors_of_both_orders_are_added():
     config = make_config(num_layers=1)
-    one = HeadConfig(pool="last", pooler=False)
+    one = PooledHeadConfig(pool="last", pooler=False)
     batch = make_batch(config, batch=6)
-    model = ClassificationModel(config, CLASSES, dataclasses.replace(one, both_orders=True))
+    model = ClassificationModel(config, CLASSES, one, both_orders=True)
     orders = {name: array.reshape(3, 2, -1) for name, array in batch.items()}
     params = random_params(model, orders, spread=0.3)
     each = apply(ClassificationModel(config, CLASSES, one), params, batch).logits
@@ -191,7 +188,7 @@ def test_the_head_has_its_own_rate_of_dropout():
     )
     batch = make_batch(config, batch=1)
     for rate, expected in ((-1.0, 0.0), (0.5, 0.5), (0.1, 0.1)):
-        model = ClassificationModel(config, 1, HeadConfig(dropout_rate=rate, pooler=False))
+        model = ClassificationModel(config, 1, PooledHeadConfig(dropout_rate=rate, pooler=False))
         params = random_params(model, batch)
 
         @jax.jit
@@ -211,8 +208,8 @@ def test_choices_share_a_mask_if_asked_to(shared):
     """Equal choices have equal logits only under the same mask."""
     config = make_config(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
     row = {name: array[:, None].repeat(4, 1) for name, array in make_batch(config).items()}
-    head = HeadConfig(dropout_rate=0.5, pooler=False, share_dropout=shared)
-    model = MultipleChoiceModel(config, head)
+    head = PooledHeadConfig(dropout_rate=0.5, pooler=False)
+    model = MultipleChoiceModel(config, head, share_dropout=shared)
     params = random_params(model, row, spread=0.3)
     logits = apply(model, params, row, seed=1).logits
     assert np.allclose(logits, logits[:, :1], atol=1e-5) == shared
@@ -222,7 +219,9 @@ def test_choices_share_a_mask_if_asked_to(shared):
 def test_a_frozen_encoder_has_neither_dropout_nor_gradient():
     config = make_config(num_layers=1, dropout_rate=0.5, attention_dropout_rate=0.5)
     batch = make_batch(config)
-    head = HeadConfig(layers="mix_with_embeddings", pool="mean", frozen=True, dropout_rate=0.0)
+    head = PooledHeadConfig(
+        layers="mix_with_embeddings", pool="mean", frozen=True, dropout_rate=0.0
+    )
     for model in (ClassificationModel(config, CLASSES, head), SpanModel(config, head)):
         params = random_params(model, batch, spread=0.3)
 

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.models import crf
 from bert_jax.models.model import parameter_shapes
 from bert_jax.models.task_heads import (
@@ -15,6 +14,7 @@ from bert_jax.models.task_heads import (
     TaggingModel,
     of_words,
 )
+from bert_jax.tasks.tagging import Tagging
 from tests.models.small import assert_close, cross_entropy, make_batch, make_config, random_params
 
 NUM_CLASSES, SEQ = 3, 24
@@ -60,7 +60,7 @@ def pad(batch, by):
 @pytest.mark.parametrize("head", ["linear", "bilstm_crf"])
 def test_padding_does_not_leak_into_tags(tagged_batch, head):
     """In the BiLSTM neither from the front nor from behind, and into no loss and no gradient."""
-    head = HeadConfig(head=head, lstm_size=8, lstm_layers=2)
+    head = Tagging(head=head, lstm_size=8, lstm_layers=2)
     model, batch = TaggingModel(make_config(num_layers=1), NUM_CLASSES, head), tagged_batch
     params, is_word = random_params(model, batch, spread=0.2), batch["is_word"]
 

@@ -1,9 +1,10 @@
 """GPT fine-tuned on multiple choice with its auxiliary loss, against OpenAIGPTDoubleHeadsModel."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.models.gpt import GptConfig
 from bert_jax.tasks.auxiliary import Losses
 from bert_jax.tasks.multiple_choice import MultipleChoice
@@ -21,7 +22,7 @@ MODEL = GptConfig(
     dropout_rate=0.0,
     attention_dropout_rate=0.0,
 )
-HEAD = HeadConfig(pool="last", pooler=False, share_dropout=True, lm_weight=1.0)
+HEAD: Any = {"pool": "last", "pooler": False, "share_dropout": True, "lm_weight": 1.0}
 
 
 def make_batch(lengths):
@@ -69,7 +70,7 @@ def their_losses(model, batch):
     "lengths", [(48, 17, 5, 31, 2, 9), pytest.param((11,) * 6, marks=pytest.mark.slow)]
 )
 def test_logits_losses_and_gradients_are_the_same(lengths):
-    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(model=MODEL, head=HEAD))
+    task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(model=MODEL, **HEAD))
     params = random_params(task)
     theirs = make_twin("OpenAIGPTDoubleHeadsModel", MODEL, params, num_labels=1)
     batch = make_batch(lengths)

@@ -75,15 +75,15 @@ CASES = {
         *("BertForSequenceClassification", labels_of_rows),
     ),
     "pairs": (
-        *("classification", write_pairs, {"data.text_b": "text_b"}),
+        *("classification", write_pairs, {"task.text_b": "text_b"}),
         *("BertForSequenceClassification", labels_of_rows),
     ),
     "numbers": (
         "classification",
         labelled_files.write_texts,
         {
-            "head.problem_type": "regression",
-            "data.label": "number",
+            "task.problem_type": "regression",
+            "task.label": "number",
             "metrics": ("pearson",),
             "checkpoint.best_metric": "pearson",
         },
@@ -97,7 +97,7 @@ CASES = {
     "answers": (
         "span",
         write_questions,
-        {"head.null_answers": True, "head.doc_stride": 8},
+        {"task.null_answers": True, "task.doc_stride": 8},
         "BertForQuestionAnswering",
         labels_of_spans,
     ),

@@ -14,7 +14,7 @@
 | answers, predictions, scores | test_{classification,tagging,span,multiple_choice} |
 | language models: losses, probabilities, messages | test_{causal,bidirectional}_lm |
 | embeddings: losses by plain loops; cached gradients; scores | test_embedding |
-| fields of config.head | test_heads |
+| fields of config.task | test_heads |
 
 Messages about other settings of tasks are in tests/training/test_finetuning_errors.py.
 """

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,8 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.distillation import DistillationConfig
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.task import default_config
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.auxiliary import Losses, add_losses
@@ -26,7 +26,7 @@ from tests.tiny import make_batch, make_mesh, make_model, make_task
 
 MODEL = make_model(num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0)
 CAUSAL = dataclasses.replace(MODEL, attention_pattern="causal", pad_vocab_to_multiple_of=48)
-MIX = HeadConfig(layers="mix_with_embeddings", pool="mean", lm_weight=1.0)
+MIX: Any = {"layers": "mix_with_embeddings", "pool": "mean", "lm_weight": 1.0}
 NO_DROPOUT = {"num_layers": 1, "dropout_rate": 0.0, "attention_dropout_rate": 0.0}
 PRETRAINING = make_task(**NO_DROPOUT)
 TEACHER = dataclasses.replace(PRETRAINING.model, hidden_size=24)
@@ -61,9 +61,9 @@ CASES = {
     "pretraining": (PRETRAINING, make_batch(8)),
     "copy_head": (COPYING, make_batch(8)),
     "own_loss": (add_losses(PRETRAINING, {"z_loss": z_loss}), make_batch(8)),
-    "choices": (MultipleChoice(model=CAUSAL, head=MIX), make_choices()),
+    "choices": (MultipleChoice(model=CAUSAL, **MIX), make_choices()),
     "head_losses": (
-        Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(model=CAUSAL, head=MIX)),
+        Losses(lm_weight=0.25, mix_l2=0.1).add_to(MultipleChoice(model=CAUSAL, **MIX)),
         make_choices(),
     ),
     "class_weights": (
@@ -222,7 +222,7 @@ def test_the_loss_of_next_tokens_is_a_mean_of_means_and_changes_nothing_else():
     np.testing.assert_allclose(weighted.numerator, 0.25 * sums["lm_loss"].numerator, rtol=1e-6)
 
     plain, _ = CASES["choices"]
-    without_lm = dataclasses.replace(plain, head=dataclasses.replace(MIX, lm_weight=0.0))
+    without_lm = dataclasses.replace(plain, lm_weight=0.0)
     others = outputs_of(without_lm, params, batch)
     assert_close(
         (task.answers(outputs, batch), sums["task_loss"]),
@@ -262,8 +262,8 @@ def test_losses_that_have_no_sense_are_refused():
     task = Classification(model=MODEL, labels=("a", "b"))
     with pytest.raises(ValueError, match="lm_weight=0.5 adds the loss of the next token, which th"):
         Losses(lm_weight=0.5).add_to(task)
-    values = {"head.lm_weight": 0.5, "optimizer.frozen_layers": -1}
+    values = {"task.lm_weight": 0.5, "optimizer.frozen_layers": -1}
     with pytest.raises(ValueError, match="lm_weight=0.5 trains the encoder, which .*=-1 freezes"):
-        Losses.make(defaults.classification().replace(values))
+        default_config("classification").replace(values)
     causal = dataclasses.replace(task, model=CAUSAL)
     assert Losses(lm_weight=0.5).add_to(causal).further

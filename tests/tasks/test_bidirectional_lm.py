@@ -14,8 +14,8 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec
 
-from bert_jax.config import defaults
 from bert_jax.config.phases import Phase
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
@@ -26,7 +26,6 @@ from bert_jax.models.sampled_softmax import Sample, sampled_cross_entropy
 from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_state
 from tests.tiny import PRNG_IMPL, make_model
 
@@ -202,9 +201,9 @@ def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
 
 
 def make_data(**changes) -> BidirectionalLM:
-    changes = {"head.softmax": "full"} | changes
-    config = defaults.bidirectional_lm().replace({"model.vocab_size": SIZE, **changes})
-    return BidirectionalLM.make(config)
+    changes = {"task.softmax": "full"} | changes
+    config = default_config("bidirectional_lm").replace({"model.vocab_size": SIZE, **changes})
+    return config.task
 
 
 def test_metrics_follow_from_the_losses():
@@ -275,7 +274,7 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
 @pytest.mark.parametrize(
     "changes, message",
     [
-        ({"head.softmax": "half"}, "config.head.softmax='half' must be one of full, sampled."),
+        ({"task.softmax": "half"}, "config.task.softmax='half' must be one of full, sampled."),
         ({"metrics": ("f1",)}, f"config.metrics: 'f1' is none of {', '.join(METRICS)}."),
     ],
 )
@@ -287,19 +286,18 @@ def test_settings_that_do_not_exist_are_refused(changes, message):
 
 def test_the_encoder_carries_a_state():
     model = make_model(next_sentence=False)
-    config = defaults.bidirectional_lm().replace({}, model=model)
     with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
-        BidirectionalLM.make(config)
+        default_config("bidirectional_lm").replace({}, model=model)
 
 
 def test_a_sample_has_fewer_words_than_the_vocabulary():
-    data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE})
+    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE})
     message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
     with pytest.raises(ValueError, match=message):
         data.bind(MODEL, TOKENIZER, PHASE)
-    data = make_data(**{"head.softmax": "sampled", "head.num_samples": SIZE - 1})
-    assert data.bind(MODEL, TOKENIZER, PHASE).num_samples == SIZE - 1
-    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_samples == 0
+    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE - 1})
+    assert data.bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
+    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0
 
 
 @pytest.mark.parametrize(
@@ -308,12 +306,9 @@ def test_a_sample_has_fewer_words_than_the_vocabulary():
 )
 def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
     changes = {"data.segments": segments, "model.next_sentence": False}
-    config = getattr(defaults, task)().replace(changes)
-    message = (
-        f"config.task='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
-    )
+    message = f"task.name='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
     with pytest.raises(ValueError, match=message):
-        make_run_task(config)
+        default_config(task).replace(changes)
 
 
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:
@@ -327,7 +322,7 @@ def make_rows(num_words: int, loss: float) -> SimpleNamespace:
 
 
 def test_sampled_words_must_be_sorted_by_frequency():
-    sampled = make_data(**{"head.softmax": "sampled", "head.num_samples": 3})
+    sampled = make_data(**{"task.softmax": "sampled", "task.num_samples": 3})
     rows = make_rows(SIZE, 2.3)  # above log(9)
     with pytest.raises(ValueError, match=r"The words of DATA/vocab.txt are not sorted by frequen"):
         sampled.check_rows(rows)  # pyright: ignore[reportArgumentType]

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.encoders import ENCODERS, make_encoder_config
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores
@@ -21,7 +21,6 @@ from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import init_params, make_key
 from tests import tiny
 from tests.tiny import make_batch, make_model
@@ -36,7 +35,7 @@ def make_data():
 
     def make(**changes: Any):
         values = tiny.make_overrides(**{"phases": ((16, 1.0),)} | changes)
-        return make_run_task(defaults.causal_lm().replace(values))
+        return default_config("causal_lm").replace(values).task
 
     return make
 
@@ -265,7 +264,7 @@ def test_a_configuration_without_metrics_reports_all_that_exist(make_data):
     [
         (
             {"model__attention_pattern": "bidirectional"},
-            "config.task='causal_lm' predicts each token from those before it and needs"
+            "config.task.name='causal_lm' predicts each token from those before it and needs"
             " config.model.attention_pattern='causal', not 'bidirectional'.",
         ),
         (
@@ -274,7 +273,7 @@ def test_a_configuration_without_metrics_reports_all_that_exist(make_data):
         ),
         (
             {"model__next_sentence": True},
-            "config.model.next_sentence=True: config.task='causal_lm' predicts next tokens only;"
+            "model.next_sentence=True: config.task.name='causal_lm' predicts next tokens only;"
             " set config.model.next_sentence=False.",
         ),
         (
@@ -302,11 +301,10 @@ def test_a_model_without_masks_is_refused(monkeypatch):
 
     monkeypatch.setitem(MODELS, "bag", toy_encoder.BAG)
     monkeypatch.setitem(ENCODERS, "bag", toy_encoder.BAG.config)
-    config = toy_configs.use_bag(defaults.causal_lm(), 16)
     with pytest.raises(
         ValueError, match="attention_pattern='causal', which config.model.name='bag' lacks"
     ):
-        make_run_task(config)
+        toy_configs.use_bag(default_config("causal_lm"), 16)
 
 
 def test_weights_without_a_head_give_no_probabilities(make_data):

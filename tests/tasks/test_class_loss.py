@@ -8,12 +8,10 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.config import defaults
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.examples import TaggedExample, TextExample
 from bert_jax.tasks import losses
-from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
-from bert_jax.tasks.tagging import Tagging
+from bert_jax.tasks.class_loss import ClassLoss, ClassLossConfig, balanced_weights
 from tests.tasks.test_classification import make as make_classification
 
 CLASSES, WEIGHTS = 4, (0.5, 2.0, 7.0, 1.0)
@@ -152,22 +150,22 @@ def test_auto_counts_single_labels_several_labels_and_tags():
     data = dataclasses.replace(data, labels=("a", "b"))
     found = data.balanced_weights(texts(("a", "b"), ("b",), (), ("b",)))
     assert found == {"a": pytest.approx([4 / 6, 2]), "b": pytest.approx([2, 4 / 6])}
-    tagging = Tagging.make(defaults.tagging())
+    tagging = default_config("tagging").task
     tagging = dataclasses.replace(tagging, labels=("O", "B-A", "I-A"))
     words = TaggedExample("x", "0", tuple("abcd"), ("O", "O", "O", "B-A"))
     assert tagging.balanced_weights([words]) == pytest.approx({"O": 2 / 3, "B-A": 2, "I-A": 1})
 
 
 def test_given_weights_are_those_of_the_labels_by_number():
-    head = HeadConfig(class_weights='{"b": 3, "a": 0.5}')
+    head = ClassLossConfig(class_weights='{"b": 3, "a": 0.5}')
     assert ClassLoss.make(head, ("a", "b", "c")).weights == (0.5, 3, 1.0)
-    head = HeadConfig(class_weights='{"b": (0.5, 3), "a": 2}')
+    head = ClassLossConfig(class_weights='{"b": (0.5, 3), "a": 2}')
     assert ClassLoss.make(head, ("a", "b"), several=True).weights == ((1.0, 2), (0.5, 3))
     with pytest.raises(ValueError, match="'b' has two weights, which are for several labels"):
         ClassLoss.make(head, ("a", "b"))
     with pytest.raises(ValueError, match="class_weights: 'b' is none of the labels a, c"):
-        ClassLoss.make(HeadConfig(class_weights="{'b': 3}"), ("a", "c"))
-    assert ClassLoss.make(HeadConfig(class_weights="{1: 3}"), ("0", "1")).weights == (1.0, 3)
+        ClassLoss.make(ClassLossConfig(class_weights="{'b': 3}"), ("a", "c"))
+    assert ClassLoss.make(ClassLossConfig(class_weights="{1: 3}"), ("0", "1")).weights == (1.0, 3)
 
 
 @pytest.mark.parametrize(
@@ -176,9 +174,9 @@ def test_given_weights_are_those_of_the_labels_by_number():
 )  # fmt: skip
 def test_malformed_weights_are_refused(text):
     with pytest.raises(ValueError, match=r"^class_weights=.*is neither none nor auto, nor has"):
-        HeadConfig(class_weights=text)
+        ClassLossConfig(class_weights=text)
 
 
 def test_focal_loss_and_smoothed_labels_exclude_each_other():
     with pytest.raises(ValueError, match=r"focal_gamma=2\.0 and label_smoothing=0\.1 are two lo"):
-        HeadConfig(focal_gamma=2.0, label_smoothing=0.1)
+        ClassLossConfig(focal_gamma=2.0, label_smoothing=0.1)

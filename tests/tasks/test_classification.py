@@ -7,17 +7,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.examples import TextExample
-from bert_jax.tasks.classification import Classification
 
 
 def make(kind="single", metrics=("accuracy",), **changes):
-    values = {"head.problem_type": kind, "metrics": metrics, "checkpoint.best_metric": "loss"}
+    values = {"task.problem_type": kind, "metrics": metrics, "checkpoint.best_metric": "loss"}
     values |= {
-        f"data.{name}": value for name, value in ({"label_separator": "|"} | changes).items()
+        f"task.{name}": value for name, value in ({"label_separator": "|"} | changes).items()
     }
-    return Classification.make(defaults.classification().replace(values))
+    return default_config("classification").replace(values).task
 
 
 def examples(*labels):
@@ -78,7 +77,7 @@ def test_a_regression_gives_numbers():
 def test_the_logits_of_the_windows_of_a_text_are_pooled(pool):
     gold = examples(("b",), ("a",))
     data = with_labels(make(long_texts="windows"), gold)
-    data = dataclasses.replace(data, head=dataclasses.replace(data.head, window_pool=pool))
+    data = dataclasses.replace(data, window_pool=pool)
     logits = np.array([[1.0, 2.0], [5.0, 0.0], [0.0, 3.0], [2.0, -1.0]])
     rows = SimpleNamespace(example=np.array([0, 0, 0, 1]))
     found = data.collect(gold, rows, [{"logits": row} for row in logits])

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_jax.tasks.decisions import Decision
+from bert_jax.tasks.classification.decisions import Decision
 from tests.tasks.test_classification import examples, make, predictions_of, with_labels
 
 
 def fit(kind, gold, logits, metrics, **head):
     """Returns the task that was fitted, and the metrics of its evaluation."""
     data = with_labels(make(kind, metrics), gold)
-    data = dataclasses.replace(data, head=dataclasses.replace(data.head, **head))
+    data = dataclasses.replace(data, **head)
     rows: Any = SimpleNamespace(examples=gold, rows=None, name="eval")
     answers = [{"logits": np.array(row)} for row in logits]
     data = data.fitted(rows, answers)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.groups import HeadConfig
 from bert_jax.models import crf
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.tagging import Tagging
@@ -19,9 +18,7 @@ TAGS = 5
 
 
 def make_tagging(head: str) -> Tagging:
-    return Tagging(
-        model=make_model(num_layers=1), labels=tuple("ABCDE"), head=HeadConfig(head=head)
-    )
+    return Tagging(model=make_model(num_layers=1), labels=tuple("ABCDE"), head=head)
 
 
 @pytest.fixture(scope="module")

@@ -66,7 +66,7 @@ WEIGHTS: Any = np.array([1, 0, 1], np.float32)
 @pytest.mark.parametrize("kind", ["single", "multi", "regression"])
 def test_of_classes_labels_and_numbers(kind):
     num_classes = 1 if kind == "regression" else 4
-    task = Classification(model=STUDENT, kind=kind)
+    task = Classification(model=STUDENT, problem_type=kind)
     student, teacher = outputs_like(logits=(3, num_classes))
     found = task.distilled_losses(student, teacher, {"weights": WEIGHTS}, 2.0)["task_loss"]
     x, y = (np.asarray(model.logits, np.float64) for model in (student, teacher))

@@ -9,15 +9,14 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.encode_texts import encode_separately
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.devices import sharding
 from bert_jax.scores import retrieval
 from bert_jax.tasks.auxiliary import add_losses
 from bert_jax.tasks.embedding import Embedding
-from bert_jax.tasks.embedding_losses import embedding_loss
+from bert_jax.tasks.embedding_losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sum
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.gradient import compute_gradient
@@ -124,10 +123,9 @@ def test_the_gradient_of_padding_is_zero(vectors_and_batch, kind):
 
 
 def make_task(kind, **head) -> Embedding:
-    choice = HeadConfig(
-        pool="mean", pooler=False, embedding_loss=kind, temperature=TEMPERATURE, **head
-    )
-    return Embedding(model=make_model(num_layers=1), head=choice)
+    choice = {"loss": kind, "temperature": TEMPERATURE, **head}
+    choice |= {"label": "score"} if kind in SCORED else {}
+    return Embedding(model=make_model(num_layers=1), **choice)
 
 
 def make_texts():
@@ -201,7 +199,7 @@ def tokenizer(tmp_path):
 
 def make_data(kind="pairs", **values) -> Embedding:
     values = {name.replace("__", "."): value for name, value in values.items()}
-    return Embedding.make(defaults.embedding(kind).replace(values))
+    return default_config("embedding", kind).replace(values).task
 
 
 def pairs(*texts, scores=None):
@@ -223,7 +221,7 @@ class Rows:
 def test_pairs_are_scored_by_ranks_also_those_of_prefixes():
     examples = pairs(("a", "b"), ("c", "d"), ("e", "f"))
     vectors = np.random.default_rng(0).standard_normal((3, 2, 8)).astype(np.float32)
-    data = make_data(head__matryoshka=(2,))
+    data = make_data(task__matryoshka=(2,))
     answers = [{"vectors": row} for row in vectors]
     values, predictions = data.evaluate(Rows(examples), answers, {"loss": 1.5})
     for size, suffix in ((8, ""), (2, "_dim_2")):
@@ -269,37 +267,31 @@ def test_texts_are_encoded_one_by_one(tokenizer):
 @pytest.mark.parametrize(
     "kind, values, message",
     [
-        ("pairs", {"data.text_b": ""}, "data.text_b is missing: the column of a text of each pair"),
-        ("pairs", {"head.embedding_loss": "cosent"}, "'cosent' reads scores of pairs, and"),
-        ("scored", {"head.embedding_loss": "in_batch"}, "'in_batch' reads no scores of pairs, and"),
-        ("scored", {"data.negative": "x"}, "'cosent' reads no negatives: set config.data.negative"),
+        ("pairs", {"task.text_b": ""}, "task.text_b is missing: the column of a text of each pair"),
+        ("pairs", {"task.loss": "cosent"}, "'cosent' reads scores of pairs, and"),
+        ("scored", {"task.loss": "in_batch"}, "'in_batch' reads no scores of pairs, and"),
+        ("scored", {"task.negative": "x"}, "'cosent' reads no negatives: set config.task.negative"),
         ("scored", {"metrics": ("accuracy",)}, "'accuracy' is none of spearman, pearson"),
-        (
-            "pairs",
-            {"data.long_texts": "windows"},
-            "'windows' is not for embeddings: set it to trun",
-        ),
-        ("pairs", {"head.pooler": True}, "head.pooler=True: the vector of a text is pooled"),
-        ("pairs", {"head.layers": "sum_all"}, "head.layers='sum_all': the vector of a text is"),
-        ("pairs", {"head.pool": "last"}, "head.pool='last' must be one of mean, max, cls here"),
+        ("pairs", {"task.layers": "sum_all"}, "config.task.layers does not exist"),
+        ("pairs", {"task.pool": "last"}, "task.pool='last' must be one of mean, max, cls."),
         ("pairs", {"optimizer.frozen_layers": -1}, "frozen_layers=-1 freezes the encoder"),
-        ("pairs", {"head.matryoshka": (8, 4)}, "not|are not ascending, positive numbers of dim"),
+        ("pairs", {"task.matryoshka": (8, 4)}, "not|are not ascending, positive numbers of dim"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(kind, values, message):
     with pytest.raises(ValueError, match=message):
-        Embedding.make(defaults.embedding(kind).replace(values))
+        default_config("embedding", kind).replace(values)
 
 
 def test_prefixes_are_shorter_than_the_vector():
-    data = make_data(head__matryoshka=(8, 16))
+    data = make_data(task__matryoshka=(8, 16))
     with pytest.raises(ValueError, match=r"matryoshka=\(8, 16\) must be below the 16 dimensions"):
         data.bind(make_model(), None)
     with pytest.raises(ValueError, match="Unknown pairs 'x'. Available: pairs, scored"):
-        defaults.embedding("x")
+        default_config("embedding", "x")
 
 
 def test_the_squared_error_needs_cosines(tokenizer):
-    data = make_data("scored", head__embedding_loss="cosine_mse")
+    data = make_data("scored", task__loss="cosine_mse")
     with pytest.raises(ValueError, match=r"f\.tsv, line 2: the score 4 is not a cosine"):
         data.encode(pairs(("a", "b"), scores=["4"]), tokenizer, Counter())

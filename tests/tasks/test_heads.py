@@ -1,30 +1,27 @@
-"""The fields of config.head that decide what is read, and those that are refused."""
+"""The fields of config.task that decide what is read, and those that are refused."""
+
+from typing import Any
 
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.group import rules
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.task import default_config
 from bert_jax.models.layer_choice import LAYER_CHOICES
 from bert_jax.models.pooling import POOLS
-from bert_jax.tasks.supervised import check_head, make_head
+from bert_jax.models.reading import PooledHeadConfig
 from tests.tiny import make_model
 
+TOKENIZER: Any = None
 
-def make(frozen=False, **head):
-    values = {f"head.{name}": value for name, value in head.items()}
+
+def make(task="classification", frozen=False, **fields):
+    values = {f"task.{name}": value for name, value in fields.items()}
     values["optimizer.frozen_layers"] = -int(frozen)
-    return make_head(defaults.classification().replace(values), "classification")
-
-
-def test_the_head_is_the_one_of_the_task():
-    assert make() == HeadConfig()
-    values = {"classification": "bilstm", "pool": "max", "dropout_rate": 0.5, "lstm_size": 3}
-    assert make(frozen=True, **values) == HeadConfig(head="bilstm", frozen=True, **values)
+    return default_config(task).replace(values).task
 
 
 def test_every_choice_is_in_its_table():
-    choices = rules(HeadConfig)
+    choices = rules(PooledHeadConfig)
     assert set(choices["layers"].choices) <= LAYER_CHOICES.keys()
     mixes = [name for name in choices["layers"].choices if LAYER_CHOICES[name].num_weights(3)]
     assert mixes == ["scalar_mix", "mix_last_4", "mix_with_embeddings"]
@@ -32,41 +29,42 @@ def test_every_choice_is_in_its_table():
 
 
 @pytest.mark.parametrize(
-    "head, message",
+    "fields, message",
     [
-        ({"classification": "crf"}, "head.classification='crf' must be one of linear, bilstm."),
-        ({"pool": "first"}, "head.pool='first' must be one of cls, last, mean, max."),
-        ({"layers": "all"}, "head.layers='all' must be one of last, .*mix_with_embeddings"),
+        ({"head": "crf"}, "task.head='crf' must be one of linear, bilstm."),
+        ({"pool": "first"}, "task.pool='first' must be one of cls, last, mean, max."),
+        ({"layers": "all"}, "task.layers='all' must be one of last, .*mix_with_embeddings"),
         (
             {"mix_l2": 0.1},
-            "head.mix_l2=0.1 has no effect with config.head.layers='last', .*set mix_l2=0.0, or",
+            "task.mix_l2=0.1 has no effect with config.task.layers='last', .*set mix_l2=0.0, or",
         ),
         (
             {"mix_layer_norm": True, "layers": "sum_all"},
-            "head.mix_layer_norm=True has no effect with config.head.layers='sum_all'.*=False, or",
+            "task.mix_layer_norm=True has no effect with config.task.layers='sum_all'.*=False, or",
         ),
     ],
 )
-def test_values_without_meaning_are_refused(head, message):
+def test_values_without_meaning_are_refused(fields, message):
     with pytest.raises(ValueError, match=message):
-        make(**head)
+        make(**fields)
 
 
 def test_a_frozen_encoder_gives_features_unless_it_has_a_pooler():
     assert not make(frozen=True).frozen
-    for changes in ({"pooler": False}, {"layers": "sum_all"}, {"classification": "bilstm"}):
+    for changes in ({"pooler": False}, {"layers": "sum_all"}, {"head": "bilstm"}):
         assert make(frozen=True, **changes).frozen
         assert not make(**changes).frozen
-    config = defaults.tagging().replace({"optimizer.frozen_layers": -1})
-    assert make_head(config, "tagging").frozen
+    assert make("tagging", frozen=True).frozen
+    assert not make("span", frozen=True).frozen
+    assert make("span", frozen=True, head="bilstm").frozen
 
 
 def test_a_causal_model_pools_elsewhere_than_at_its_first_token():
     causal = make_model(attention_pattern="causal")
-    message = "head.pool='cls' reads the first token, which sees no other one .*head.pool=last"
+    message = "task.pool='cls' reads the first token, which sees no other one .*task.pool=last"
     with pytest.raises(ValueError, match=message):
-        check_head(HeadConfig(), causal, pools=True)
-    check_head(HeadConfig(), causal)  # tags and spans
-    check_head(HeadConfig(), make_model(), pools=True)
+        make().bind(causal, TOKENIZER)
+    make("tagging").bind(causal, TOKENIZER)
+    make().bind(make_model(), TOKENIZER)
     for pool in ("last", "mean", "max"):
-        check_head(HeadConfig(pool=pool), causal, pools=True)
+        make(pool=pool).bind(causal, TOKENIZER)

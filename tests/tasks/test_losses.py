@@ -119,7 +119,7 @@ def test_the_mlm_loss_and_its_bits_per_character_of_the_masked_tokens():
 
 
 def loss_of(kind, logits, labels, weights):
-    task = Classification(model=make_model(), kind=kind)
+    task = Classification(model=make_model(), problem_type=kind)
     batch = {"labels": labels, "weights": np.array(weights, np.float32)}
     outputs = ClassificationOutputs(jnp.asarray(logits), NONE)
     np.testing.assert_array_equal(task.answers(outputs, NONE)["logits"], logits)

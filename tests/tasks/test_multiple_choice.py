@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.examples import ChoiceExample
-from bert_jax.tasks.multiple_choice import MultipleChoice
 
 
 def test_the_most_probable_ending_of_an_example_is_chosen():
@@ -14,7 +13,7 @@ def test_the_most_probable_ending_of_an_example_is_chosen():
         ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
         ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
     ]
-    data = MultipleChoice.make(defaults.multiple_choice())
+    data = default_config("multiple_choice").task
     shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [0.1, 0.2, 0.7]], np.float32)
     found = data.collect(gold, None, [{"probabilities": row} for row in shares])
     assert [(p["id"], p["choice"], p["ending"]) for p in found] == [

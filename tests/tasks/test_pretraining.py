@@ -6,9 +6,8 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from bert_jax.config import defaults
 from bert_jax.config.phases import Phase, max_masks
-from bert_jax.training.run import make_run_task
+from bert_jax.config.task import default_config
 from tests import tiny
 
 TOKENIZER: Any = SimpleNamespace(
@@ -24,9 +23,11 @@ TOKENIZER: Any = SimpleNamespace(
 def make_task(prob, evaluation_prob, evaluate, final_prob=0.0, **changes):
     values = {"data.masked_lm_prob": prob, "data.eval_masked_lm_prob": evaluation_prob}
     values |= {f"data.{name}": value for name, value in changes.items()}
-    config = defaults.pretraining().replace(values | {"data.final_masked_lm_prob": final_prob})
+    config = default_config("pretraining").replace(
+        values | {"data.final_masked_lm_prob": final_prob}
+    )
     phase = Phase(64, 4, max_masks(64, prob, "half_even"), 1.0, 0, 1)
-    data = make_run_task(config)
+    data = config.task
     return cast(Any, data.bind(tiny.make_model(), TOKENIZER, phase, evaluate))
 
 

@@ -6,9 +6,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.examples import Question
-from bert_jax.tasks.span import Span
 from bert_jax.text.tokenizers import load_tokenizer
 
 HEAD = {
@@ -29,8 +28,8 @@ GOLD = [
 
 def make(metrics=("f1", "exact"), **head):
     values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
-    values |= {f"head.{name}": value for name, value in (HEAD | head).items()}
-    return Span.make(defaults.span().replace(values))
+    values |= {f"task.{name}": value for name, value in (HEAD | head).items()}
+    return default_config("span").replace(values).task
 
 
 @pytest.fixture

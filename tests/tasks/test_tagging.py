@@ -6,10 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.inference.examples import make_examples
-from bert_jax.tasks.tagging import Tagging
 from bert_jax.text.tokenizers import load_tokenizer
 from tests.tiny import make_model
 
@@ -21,9 +20,9 @@ GOLD = [
 
 def make(metrics=("f1", "precision"), frozen=False, published="", **head):
     values = {"max_length": 9, "metrics": metrics, "checkpoint.best_metric": "loss"}
-    values |= {"optimizer.frozen_layers": -int(frozen), "data.published": published}
-    values |= {f"head.{name}": value for name, value in head.items()}
-    return Tagging.make(defaults.tagging().replace(values))
+    values |= {"optimizer.frozen_layers": -int(frozen), "task.published": published}
+    values |= {f"task.{name}": value for name, value in head.items()}
+    return default_config("tagging").replace(values).task
 
 
 def with_labels(data):
@@ -170,8 +169,8 @@ def test_tags_that_are_no_entities_have_an_accuracy(tokenizer):
 @pytest.mark.parametrize(
     "head, message",
     [
-        ({"overlap": "vote", "tagging": "crf"}, "overlap='vote' does not go with config.head.tagg"),
-        ({"subwords": "mean", "tagging": "bilstm_crf"}, "subwords='mean' does not go with config."),
+        ({"overlap": "vote", "head": "crf"}, "overlap='vote' does not go with config.task.head"),
+        ({"subwords": "mean", "head": "bilstm_crf"}, "subwords='mean' does not go with config."),
     ],
 )
 def test_choices_that_do_not_fit_the_head_are_refused(head, message):

@@ -49,14 +49,14 @@ LABELLED = {
     "windows": CHANGES["windows"],
     "head_losses": (
         "classification",
-        {"head.layers": "scalar_mix", "head.pooler": False, "head.mix_l2": 0.1},
+        {"task.layers": "scalar_mix", "task.pooler": False, "task.mix_l2": 0.1},
     ),
     "span": CHANGES["span"],
     "multiple_choice": CHANGES["multiple_choice"],
     "embedding": CHANGES["embedding"],
     "embedding_pairs": (
         "embedding",
-        {"data.text_a": "sentence1", "data.text_b": "sentence2", "data.label": ""},
+        {"task.text_a": "sentence1", "task.text_b": "sentence2", "task.label": ""},
     ),
 }
 # Of which others stand for.

@@ -63,7 +63,7 @@ def make_teacher(make_workdir):
 
     def make(name):
         task, changes = CHANGES[name]
-        own = {key: value for key, value in changes.items() if key.startswith("head.")}
+        own = {key: value for key, value in changes.items() if key.startswith("task.")}
         if name == "multi_label":
             own |= {key: changes[key] for key in ("metrics", "checkpoint.best_metric")}
         own |= {"model.vocab_size": len(VOCABULARY), "model.num_layers": 1}
@@ -140,7 +140,7 @@ def test_finetune_takes_a_teacher(finished, files, monkeypatch, tmp_path):
     monkeypatch.setattr(api, "train", lambda config, *_, **__: found.append(config))
     teacher, values = finished("classification"), {"distillation__weight": 0.9}
     train, evaluate = files["classification"]
-    options = {"workdir": tmp_path, "data__label": "label", **values}
+    options = {"workdir": tmp_path, "task__label": "label", **values}
     bert_jax.finetune(teacher.workdir, train, evaluate, teacher=teacher.workdir, **options)
     assert found[0].distillation.to_dict() == {
         **bert_jax.get_config("classification").distillation.to_dict(),
@@ -161,13 +161,13 @@ def refuse(new_run, task, changes, message):
 def test_a_teacher_of_something_else_is_refused(finished, make_teacher, new_run, files, tmp_path):
     teacher = with_teacher(finished("classification"))
     refuse(new_run, "tagging", teacher, "was trained for the task 'classification', not 'tagging'")
-    changes = teacher | {"data.label": "number"}
+    changes = teacher | {"task.label": "number"}
     refuse(
         new_run, "classification", changes, r"has the labels bad, good, and the run -1, 2\.5: ch"
     )
     changes = teacher | CHANGES["multi_label"][1]
-    refuse(new_run, "classification", changes, "has config.head.problem_type='single', and the ru")
-    changes = {"distillation.teacher": str(make_teacher("tagging")), "head.tagging": "crf"}
+    refuse(new_run, "classification", changes, "has config.task.problem_type='single', and the ru")
+    changes = {"distillation.teacher": str(make_teacher("tagging")), "task.head": "crf"}
     refuse(new_run, "tagging", changes, "cannot be compared if one of them has a CRF: choose anot")
 
     words = tmp_path / "vocab.txt"
@@ -193,7 +193,7 @@ def test_a_teacher_that_lacks_something_is_refused(theirs, finished, new_run):
     with pytest.raises(UserError, match="teaches no phase of 'causal_lm': leave that task out of"):
         open_teacher(dataclasses.replace(opened, phases=phases))
 
-    changes = {"head.problem_type": "regression", "metrics": ("pearson",), "data.label": "number"}
+    changes = {"task.problem_type": "regression", "metrics": ("pearson",), "task.label": "number"}
     changes |= {"checkpoint.best_metric": "pearson"}
     changes |= with_teacher(finished("classification"), temperature=2.0)
     refuse(new_run, "classification", changes, "distillation.temperature=2.0 divides logits, and")

@@ -6,8 +6,9 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from bert_jax.config import defaults, store
+from bert_jax.config import store
 from bert_jax.config.store import parse
+from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.devices.trees import flatten
 from bert_jax.inference.loading import load_workdir
@@ -32,7 +33,7 @@ VALUES = {
     "model.character_size": 4,
     "model.filters": ((2, 12),),
     "model.highway_layers": 0,
-    "head.num_samples": 20,
+    "task.num_samples": 20,
     "steps": STEPS,
     "phases": ((8, 0.5, 16), (12, 0.5, 8)),
     "data.num_processes": 1,
@@ -111,12 +112,12 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_encoder(finished, tm
         "data.eval": str(data),
         "data.bucket_lengths": (16,),
         "data.batch_by": "rows",
-        "head.tagging": "linear",  # a BiLSTM would take longest to compile
+        "task.head": "linear",  # a BiLSTM would take longest to compile
         "global_batch_size": 8,
         "optimizer.warmup": "0",
         "checkpoint.use": "newest",
     }
-    config = defaults.tagging().replace(changes)
+    config = default_config("tagging").replace(changes)
     config = init_from.resolve(config.to_dict(), changes.keys(), workdir)
     assert (config.model.name, config.optimizer.frozen_layers) == ("elmo", -1)
     params = flatten(train(config, workdir, listener=training_listener()).state.params)

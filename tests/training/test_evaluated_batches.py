@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.training.evaluate import evaluated_batches
 
 ROWS: Any = types.SimpleNamespace(rows_per_epoch=21, evaluation_batches=lambda size: "abcdef")
@@ -14,7 +14,8 @@ ROWS: Any = types.SimpleNamespace(rows_per_epoch=21, evaluation_batches=lambda s
 def numbers(part=(0.0, 1.0), **changes):
     values = {"eval.part": part, **{f"eval.{name}": value for name, value in changes.items()}}
     return [
-        number for number, _ in evaluated_batches(defaults.pretraining().replace(values), ROWS, 4)
+        number
+        for number, _ in evaluated_batches(default_config("pretraining").replace(values), ROWS, 4)
     ]
 
 

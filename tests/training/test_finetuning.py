@@ -248,8 +248,8 @@ def test_a_frozen_encoder_is_unchanged_bit_for_bit(finished, new_run):
     first = finished("span")
     changes = {
         "init_from": str(first.workdir),
-        "head.tagging": "crf",
-        "head.layers": "mix_with_embeddings",
+        "task.head": "crf",
+        "task.layers": "mix_with_embeddings",
         "optimizer.frozen_layers": -1,
         "optimizer.weight_decay": 0.1,
         "mesh.fsdp": 2,

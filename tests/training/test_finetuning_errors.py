@@ -9,8 +9,8 @@ from bert_jax.training.workdir import write_labels
 def assert_refused(
     new_run, message, task="classification", changes=None, to_train=True, workdir=None
 ):
-    run = new_run(task, changes, workdir)
     with pytest.raises(ValueError, match=message):
+        run = new_run(task, changes, workdir)
         open_run(run.config, str(run.workdir), to_train)
 
 
@@ -29,14 +29,14 @@ def assert_refused(
             "classification",
             {"metrics": ("f2",), "checkpoint.best_metric": "f2"},
             r"metrics: 'f2' is none of accuracy, f1, macro_f1, matthews, the metrics for"
-            r" head\.problem_type='single'",
+            r" task\.problem_type='single'",
         ),
         (
             "classification",
-            {"data.published": "cola2"},
-            r"data\.published='cola2'. Available: cola",
+            {"task.published": "cola2"},
+            r"published='cola2' is no published set\. Available: cola",
         ),
-        ("classification", {"data.text_a": ""}, r"data\.text_a is missing: the column of the text"),
+        ("classification", {"task.text_a": ""}, r"text_a is missing: the column of the text"),
         (
             "multiple_choice",
             {"metrics": ("accuracy", "f1")},
@@ -44,7 +44,7 @@ def assert_refused(
         ),
         (
             "classification",
-            {"metrics": ("f1",), "checkpoint.best_metric": "f1", "data.label": "text_a"},
+            {"metrics": ("f1",), "checkpoint.best_metric": "f1", "task.label": "text_a"},
             r"metrics: f1 is of one of two labels, and there are \d+ \(.*\): take macro_f1",
         ),
         (
@@ -55,48 +55,48 @@ def assert_refused(
         (
             "classification",
             {"model.attention_pattern": "causal"},
-            r"head\.pool='cls' reads the first token, which",
+            r"task\.pool='cls' reads the first token, which",
         ),
         (
             "multiple_choice",
-            {"head.lm_weight": 0.5},
+            {"task.lm_weight": 0.5},
             r"lm_weight=0\.5 adds the loss of the next tok",
         ),
         (
             "classification",
-            {"head.both_orders": True},
-            r"line 2: head\.both_orders=True needs a second text: set config\.data\.text_b",
+            {"task.both_orders": True},
+            r"line 2: task\.both_orders=True needs a second text: set config\.task\.text_b",
         ),
         (
             "classification",
-            {"data.stride": 23},
-            r"config\.data\.stride=23 is above 22, the tokens of",
+            {"task.stride": 23},
+            r"config\.task\.stride=23 is above 22, the tokens of",
         ),
         (
             "multiple_choice",
-            {"data.long_texts": "windows"},
-            r"data\.long_texts='windows' is not for multiple choice: set it to truncate",
+            {"task.long_texts": "windows"},
+            r"config\.task\.long_texts does not exist",
         ),
         (
             "classification",
-            {"head.class_weights": '{"ugly": 2}'},
-            r"head\.class_weights: 'ugly' is none of the labels bad, good\.",
+            {"task.class_weights": '{"ugly": 2}'},
+            r"task\.class_weights: 'ugly' is none of the labels bad, good\.",
         ),
         (
             "tagging",
-            {"head.tagging": "crf", "head.class_weights": "auto"},
-            r"head\.class_weights='auto' cannot be used: a CRF has a loss of whole sentences,"
-            r" head\.tagging=linear one of words\. Set --config\.head\.class_weights=none\.",
+            {"task.head": "crf", "task.class_weights": "auto"},
+            r"task\.class_weights='auto' cannot be used: a CRF has a loss of whole sentences,"
+            r" config\.task\.head=linear one of words\. Set --config\.task\.class_weights=none\.",
         ),
         (
             "tagging",
-            {"head.thresholds": "tuned"},
-            r"head\.thresholds='tuned' cannot be used: only labels of texts have it\. Set",
+            {"task.thresholds": "tuned"},
+            r"config\.task\.thresholds does not exist",
         ),
         (
             "span",
-            {"head.calibration": "temperature"},
-            r"calibration='temperature' cannot be used: this task has no classes\. Set --config",
+            {"task.calibration": "temperature"},
+            r"config\.task\.calibration does not exist",
         ),
     ],
 )
@@ -108,16 +108,16 @@ def test_invalid_settings_are_reported_when_the_run_is_opened(new_run, task, cha
     "changes, message",
     [
         (
-            {"head.mix_layer_norm": True, "head.layers": "scalar_mix", "microbatch_size": 4},
+            {"task.mix_layer_norm": True, "task.layers": "scalar_mix", "microbatch_size": 4},
             "mix_layer_norm=True normalizes over a whole batch, which config.microbatch_size=4",
         ),
         (
-            {"data.windows_per_epoch": 2},
-            "windows_per_epoch=2 has no effect with config.data.long_texts='truncate': set config",
+            {"task.windows_per_epoch": 2},
+            "windows_per_epoch=2 has no effect with config.task.long_texts='truncate': set config",
         ),
         (
-            {"head.both_orders": True, "data.long_texts": "windows"},
-            r"head\.both_orders=True encodes whole pairs, and config\.data\.long_texts='windows'",
+            {"task.both_orders": True, "task.long_texts": "windows"},
+            r"task\.both_orders=True encodes whole pairs, and config\.task\.long_texts='windows'",
         ),
     ],
 )

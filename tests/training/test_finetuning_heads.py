@@ -15,7 +15,7 @@ from tests.inference.conftest import predict_file
 from tests.training.conftest import Run
 from tests.training.labelled_files import VOCABULARY, write_choices, write_rows
 
-LSTM = {"head.lstm_size": 8, "head.lstm_layers": 1}
+LSTM = {"task.lstm_size": 8, "task.lstm_layers": 1}
 
 
 def write_pairs(path, rng, count):
@@ -31,7 +31,7 @@ def write_pairs(path, rng, count):
 @pytest.fixture
 def pairs(tmp_path):
     """Fields of a configuration that reads pairs."""
-    values = {"data.text_b": "text_b"}
+    values = {"task.text_b": "text_b"}
     for name, count in (("train", 60), ("eval", 12)):
         write_pairs(tmp_path / f"{name}.tsv", random.Random(0), count)
         values[f"data.{name}"] = str(tmp_path / f"{name}.tsv")
@@ -52,7 +52,7 @@ def make_source(make_workdir):
 
 
 def test_a_bilstm_is_trained_on_a_mesh(new_run, pairs):
-    bilstm = {"head.classification": "bilstm", "head.both_orders": True}
+    bilstm = {"task.head": "bilstm", "task.both_orders": True}
     changes = LSTM | {"mesh.fsdp": 2, "epochs": 0.0, "steps": 2} | bilstm | pairs
     run = new_run("classification", changes).train()
     kernel = run.state.params["lstm_0_forward"]["ii"]["kernel"]
@@ -67,15 +67,15 @@ def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run,
     before = Run(store.load(str(source)), source).params()[0]
     changes = {
         "init_from": str(source),
-        "head.lm_weight": 0.5,
+        "task.lm_weight": 0.5,
         "optimizer.learning_rate": 1e-5,
         "epochs": 0.0,
         "steps": 1,
     }
     run = new_run("classification", changes)
-    assert run.config.head.pool == "last" and run.config.head.pooler
+    assert run.config.task.pool == "last" and run.config.task.pooler
     assert "with new, random ones for bert/pooler, classifier\n" in run.train().printed
-    assert "for bert   head.pool=last" in run.printed
+    assert "for bert   task.pool=last" in run.printed
     after = flatten(jax.device_get(run.state.params))
     moved = before.keys() & after.keys()
     assert {"masked_lm/bias", "masked_lm/transform/kernel"} <= moved == before.keys()
@@ -99,11 +99,11 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, tmp_path
     run = new_run("multiple_choice", changes).train()
     config = run.config
     assert config.model.name == "gpt" and not hasattr(config.model, "type_vocab_size")
-    assert (config.head.pool, config.head.pooler, config.head.lm_weight) == ("last", False, 0.5)
+    assert (config.task.pool, config.task.pooler, config.task.lm_weight) == ("last", False, 0.5)
     assert (config.optimizer.name, config.optimizer.schedule) == ("gpt_adam", "gpt_linear")
     assert config.optimizer.learning_rate == 6.25e-5 and config.model.dropout_rate == 0.1
     assert run.state.params.keys() == {"gpt", "classifier"}
-    assert "for gpt    head.pool=last, head.pooler=False, head.lm_weight=0.5" in run.printed
+    assert "for gpt    task.pool=last, task.pooler=False, task.lm_weight=0.5" in run.printed
     assert run.rows("train")[-1]["lm_loss"] > 0
 
     path, output = tmp_path / "input.csv", tmp_path / "output.jsonl"

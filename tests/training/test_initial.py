@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.config import defaults, store
+from bert_jax.config import store
+from bert_jax.config.task import default_config
 from bert_jax.data.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
@@ -23,7 +24,6 @@ from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params
-from bert_jax.training.run import make_run_task
 from bert_jax.training.state import abstract_params, init_params, init_some, make_key
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_workdir
@@ -84,7 +84,7 @@ def test_some_layers_of_a_larger_model(make_workdir, random_params):
         np.testing.assert_array_equal(array, expected[path])
 
     changes = {"init_from": str(workdir), "phases": ((16, 1.0),)}
-    values = defaults.pretraining().replace(changes).to_dict()
+    values = default_config("pretraining").replace(changes).to_dict()
     resolved = resolve({**values, "init_layers": (1, 3)}, ())
     assert resolved.model.num_layers == 2
     for layers, message in (
@@ -148,7 +148,7 @@ def test_rows_of_a_head_follow_the_labels(make_workdir, there, here, order, line
     (workdir / "labels.json").write_text(json.dumps(there.split()))
     before = open_workdir(str(workdir)).params
     config = store.load(str(workdir))
-    task = make_run_task(config.replace({"head.tagging": "crf"} if crf else {}))
+    task = config.replace({"task.head": "crf"} if crf else {}).task
     tokenizer: Any = None
     task = dataclasses.replace(task, labels=tuple(here.split())).bind(config.model, tokenizer)
     params, _, random_ones, lines = start(workdir, task=task, labels=here.split())
@@ -272,7 +272,7 @@ def short_run(theirs, tmp_path):
         "optimizer.warmup": "1",
         "checkpoint.keep_best": 0,
     }
-    config = defaults.pretraining().replace(changes)
+    config = default_config("pretraining").replace(changes)
     return resolve(config.to_dict(), (), str(tmp_path / "new"))
 
 

@@ -14,10 +14,10 @@ from tests.training.conftest import Run
 from tests.training.labelled_files import NUM_EVAL
 
 SETTINGS = {
-    "head.class_weights": "auto",
-    "head.label_smoothing": 0.1,
-    "head.thresholds": "tuned",
-    "head.calibration": "temperature",
+    "task.class_weights": "auto",
+    "task.label_smoothing": 0.1,
+    "task.thresholds": "tuned",
+    "task.calibration": "temperature",
     "metrics": ("macro_f1", "accuracy"),
     "epochs": 2.0,
 }
@@ -42,7 +42,7 @@ def run(new_run, changes):
 
 
 def test_the_weights_are_in_the_configuration_and_the_loss(run):
-    weights = ast.literal_eval(store.load(str(run.workdir))["head.class_weights"])
+    weights = ast.literal_eval(store.load(str(run.workdir))["task.class_weights"])
     assert weights == pytest.approx({"bad": 3.0, "good": 0.6})
     assert f"classes    class_weights={weights}" in run.printed
 
@@ -67,7 +67,7 @@ def test_evaluation_uses_what_the_checkpoint_has(run, files):
     """Also on another file, and where auto is given again."""
     results = run.results
     assert run.evaluate() == results["eval"]
-    assert run.evaluate(**{"head.class_weights": "auto"}) == results["eval"]
+    assert run.evaluate(**{"task.class_weights": "auto"}) == results["eval"]
     after = run.results
     del results["data"]["train"]
     assert after == results

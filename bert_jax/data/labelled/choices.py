@@ -51,7 +51,7 @@ def read_choices(
     """
     rows = read_rows(path, counts)
     for number, (where, row) in numbered(rows, f"{path} has no examples."):
-        context = text_field(row, columns.context, "data.text_a", where)
+        context = text_field(row, columns.context, "task.text_a", where)
         start = "" if columns.start is None else text_field(row, columns.start, "its start", where)
         endings = _endings(row, columns.endings, where)
         label = _label(row, columns.label, len(endings), where) if labelled else None
@@ -64,13 +64,13 @@ def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
     if not names:
         numbered = (match for name in row if (match := ENDING.fullmatch(name)))
         names = tuple(match[0] for match in sorted(numbered, key=lambda match: int(match[1])))
-    values = [field(row, name, "data.endings", where) for name in names]
+    values = [field(row, name, "task.endings", where) for name in names]
     if len(values) == 1 and isinstance(values[0], list):
         values = values[0]
     if len(values) < 2:
         columns = ", ".join(map(repr, row))
         raise UserError(
-            f"{where}: {len(values)} endings, but two or more are needed: set data.endings to"
+            f"{where}: {len(values)} endings, but two or more are needed: set task.endings to"
             f" columns of {columns}."
         )
     endings = tuple(text(value, "an ending", where) for value in values)
@@ -80,7 +80,7 @@ def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:
 
 
 def _label(row: Row, name: str, num_endings: int, where: str) -> int:
-    value = field(row, name, "data.label", where)
+    value = field(row, name, "task.label", where)
     written = str(value).strip()
     if len(written) == 1 and "A" <= written <= "Z":
         written = str(ord(written) - ord("A"))

@@ -26,7 +26,7 @@ from typing import Any
 
 from bert_jax.data.labelled.cells import is_list_text, parse_list
 from bert_jax.data.labelled.entity_spans import tagged_words
-from bert_jax.data.labelled.examples import TaggedExample
+from bert_jax.data.labelled.examples import TaggedExample, split_words
 from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
     ending_of,
@@ -261,17 +261,17 @@ def _read_objects(
     document, name = -1, None
     for number, (where, row) in enumerate(rows):
         whole, raw_tags = None, ()
-        given = field(row, words, "data.text_a", where)
+        given = field(row, words, "task.text_a", where)
         if isinstance(given, str) and not is_list_text(given):
-            whole = text_field(row, words, "data.text_a", where)
+            whole = text_field(row, words, "task.text_a", where)
         if whole is None:
-            texts = _texts(given, f"{words!r} (data.text_a)", where)
-        labels = field(row, tags, "data.label", where) if reader else []
+            texts = _texts(given, f"{words!r} (task.text_a)", where)
+        labels = field(row, tags, "task.label", where) if reader else []
         if whole is None:
-            raw_tags = _texts(labels, f"{tags!r} (data.label)", where) if reader else ()
+            raw_tags = _texts(labels, f"{tags!r} (task.label)", where) if reader else ()
         elif are_tags(labels):
             texts = tuple(whole.split())
-            raw_tags = _texts(labels, f"{tags!r} (data.label)", where)
+            raw_tags = _texts(labels, f"{tags!r} (task.label)", where)
         else:
             texts, raw_tags = tagged_words(whole, labels, where, counts, by_character)
         counts["empty_sentences"] += not texts
@@ -296,13 +296,13 @@ def _read_word_rows(
     block: list[tuple[str, str, str]] = []
     current, document = None, 0
     for where, row in rows:
-        name = field(row, sentence, "data.id", where)
+        name = field(row, sentence, "task.id", where)
         if block and not is_missing(name) and name != current:
             yield finished()
             block, document = [], document + 1
         current = current if is_missing(name) else name
-        word = text_field(row, words, "data.text_a", where)
-        block.append((where, word, text_field(row, tags, "data.label", where) if reader else ""))
+        word = text_field(row, words, "task.text_a", where)
+        block.append((where, word, text_field(row, tags, "task.label", where) if reader else ""))
     if block:
         yield finished()
 
@@ -342,9 +342,3 @@ def read_plain_words(
         words = split_words(line, by_character)
         counts["empty_sentences"] += not words
         yield TaggedExample(place(path, at), str(number), words, None, number, line)
-
-
-def split_words(text: str, by_character: bool = False) -> tuple[str, ...]:
-    """Returns the words of a text, separated by white space, or all its other characters."""
-    words = text.split()
-    return tuple("".join(words)) if by_character else tuple(words)

@@ -144,9 +144,9 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
     endings = _endings(path, columns) if task in ("", "multiple_choice") else None
     if endings is not None:
         return _of_choices(columns, endings)
-    if task in ("", "span") and "data.label" not in given and is_question_table(columns):
+    if task in ("", "span") and "task.label" not in given and is_question_table(columns):
         return Detection("span", "questions, their contexts and answers")
-    if task in ("", "tagging") and "head.problem_type" not in given:
+    if task in ("", "tagging") and "task.problem_type" not in given:
         if (words := detect_words(path, columns, given)) is not None:
             return Detection("tagging", *words)
     if len(columns) < 2:
@@ -156,20 +156,20 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
         )
     pairs = ((known((a,), columns), known((b,), columns)) for a, b in _POSITIVES)
     pair = next((pair for pair in pairs if None not in pair), None)
-    if task == "embedding" or (pair and not task and "data.text_a" not in given):
+    if task == "embedding" or (pair and not task and "task.text_a" not in given):
         return _of_embeddings(path, columns, given, pair)
     text_a, text_b = find_texts(path, columns, given)
     problem = task or task_of(given)
-    label = given.get("data.label") or find_label(path, columns, (text_a, text_b), problem)
-    fields: dict[str, Any] = {"data.text_a": str(text_a), "data.text_b": str(text_b)}
+    label = given.get("task.label") or find_label(path, columns, (text_a, text_b), problem)
+    fields: dict[str, Any] = {"task.text_a": str(text_a), "task.text_b": str(text_b)}
     texts = [str(text_a)] + [str(text_b)] * (text_b != "")
-    if (id := known(IDS[:-1], columns)) and "data.id" not in given:
-        fields["data.id"] = id
+    if (id := known(IDS[:-1], columns)) and "task.id" not in given:
+        fields["task.id"] = id
     kind = _labels(path, columns, str(label), given, problem)
-    fields |= {"data.label": str(label), "head.problem_type": PROBLEM_TYPES[kind.task]}
+    fields |= {"task.label": str(label), "task.problem_type": PROBLEM_TYPES[kind.task]}
     fields |= kind.fields
     header = "" if has_header else " (numbered from 0, there is no header)"
-    used = {str(text_a), str(text_b), fields.get("data.id"), *str(label).split(",")}
+    used = {str(text_a), str(text_b), fields.get("task.id"), *str(label).split(",")}
     if others := [str(name) for name in columns if str(name) not in used]:
         header += f"; not used: {', '.join(map(repr, others))}"
     named = f"text{'s' if len(texts) > 1 else ''} {' and '.join(map(repr, texts))}"
@@ -178,11 +178,11 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
 
 def _read(path: str, given: Mapping[str, Any]) -> tuple[list[Row], bool]:
     """Returns the rows of a table, and whether it has a header."""
-    has_header = not isinstance(parse_column(str(given.get("data.text_a", ""))), int)
+    has_header = not isinstance(parse_column(str(given.get("task.text_a", ""))), int)
     if has_header and form_of(path) != "json":
         first = islice(read_rows(path, Counter(), False, leave_out_broken_rows=True), _MAX_ROWS)
         cells = [list(row.values()) for _, row in first]
-        has_header = bool(given.get("data.text_a")) or is_header(cells)
+        has_header = bool(given.get("task.text_a")) or is_header(cells)
     rows = [row for _, row in read_rows(path, Counter(), has_header)]
     if not rows:
         raise UserError(f"{path} has no examples.")
@@ -199,7 +199,7 @@ def _labels(
     names = [name.strip() for name in label.split(",")]
     if missing := [name for name in names if name not in columns]:
         raise UserError(
-            f"{path} has no column {missing[0]!r} (data.label), only {listed(columns)}."
+            f"{path} has no column {missing[0]!r} (task.label), only {listed(columns)}."
         )
     return Kind("multi_label", f"{len(names)} columns of 0 and 1", MULTI_LABEL_METRICS)
 
@@ -230,10 +230,10 @@ def _of_choices(columns: Mapping[Any, list[Any]], endings: tuple[str, ...]) -> D
     context = known(_CONTEXTS, columns)
     start = known([name for name in ("sent2", "text_b", "question") if name != context], columns)
     fields = {
-        "data.text_a": context or "",
-        "data.text_b": start or "",
-        "data.label": known(("label", "answer", "gold", "answerkey"), columns) or "label",
-        "data.endings": endings,
+        "task.text_a": context or "",
+        "task.text_b": start or "",
+        "task.label": known(("label", "answer", "gold", "answerkey"), columns) or "label",
+        "task.endings": endings,
     }
     shown = f"contexts ({context}{f', {start}' if start else ''}) and their endings"
     return Detection("multiple_choice", shown, fields)
@@ -246,25 +246,25 @@ def _of_embeddings(
     pair: tuple[Any, Any] | None,
 ) -> Detection:
     """Returns the detection of pairs of texts to embed; `pair` are their columns, if known."""
-    if pair is None or "data.text_a" in given:
+    if pair is None or "task.text_a" in given:
         pair = find_texts(path, columns, given)
     names = list(map(str, pair))
     if not names[1]:
         raise UserError(
             f"{path} has no pairs of texts among {listed(columns)}: name their columns with"
-            " data.text_a and data.text_b."
+            " task.text_a and task.text_b."
         )
-    fields: dict[str, Any] = {"data.text_a": names[0], "data.text_b": names[1]}
-    if (id := known(IDS[:-1], columns)) and "data.id" not in given:
-        fields["data.id"] = id
-    label = given.get("data.label") or known(_SCORES, columns)
+    fields: dict[str, Any] = {"task.text_a": names[0], "task.text_b": names[1]}
+    if (id := known(IDS[:-1], columns)) and "task.id" not in given:
+        fields["task.id"] = id
+    label = given.get("task.label") or known(_SCORES, columns)
     if label and _are_numbers(columns.get(parse_column(str(label)), [""])):
-        fields |= {"data.label": str(label), "head.embedding_loss": "cosent"}
+        fields |= {"task.label": str(label), "task.loss": "cosent"}
         fields["metrics"] = ("spearman", "pearson")
         what = f"pairs of texts ({names[0]}, {names[1]}) and their scores ({label})"
         return Detection("embedding", what, fields)
     if negative := known(_NEGATIVES, columns):
-        fields["data.negative"] = str(negative)
+        fields["task.negative"] = str(negative)
         names.append(str(negative))
     return Detection("embedding", f"texts to embed ({', '.join(names)})", fields)
 

@@ -79,8 +79,8 @@ def encode_texts(
         if both_orders:
             if second is None:
                 raise UserError(
-                    f"{example.where}: head.both_orders=True needs a second text: set"
-                    " config.data.text_b, or head.both_orders=False."
+                    f"{example.where}: task.both_orders=True needs a second text: set"
+                    " config.task.text_b, or task.both_orders=False."
                 )
             writer.add_truncated(second, first)
         of_rows.extend([number] * num_rows)

@@ -4,9 +4,12 @@
 identifies its prediction: the id in the file, or else the number of the example, from 0.
 """
 
-from collections.abc import Iterable
+import dataclasses
+import typing
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, ClassVar, NamedTuple, Self
 
 from bert_jax.files.errors import UserError
 
@@ -14,8 +17,80 @@ from bert_jax.files.errors import UserError
 _NAMES_SHOWN = 12
 
 
+class Input(NamedTuple):
+    """A field of an example that is given by those who ask for its prediction.
+
+    Attributes:
+      name: its name.
+      is_list: whether it is a list of texts, and not a text.
+      is_optional: whether it may be left out.
+    """
+
+    name: str
+    is_list: bool = False
+    is_optional: bool = False
+
+
+class Example:
+    """Base class of examples, dataclasses with `where` and `id`.
+
+    Their other fields, but those in GOLD, are texts or lists of texts: the arguments in Python, the
+    keys of JSON objects, and the controls of the page.
+    """
+
+    __slots__ = ()
+
+    # What a request does not give.
+    GOLD: ClassVar[tuple[str, ...]] = ("label", "labels", "tags", "answers")
+    # The forms of an input, for messages; "": a dict with the inputs.
+    FORMS: ClassVar[str] = ""
+
+    @classmethod
+    def inputs(cls) -> tuple[Input, ...]:
+        """Returns what is given, in the order in which a tuple gives it."""
+        fields: Any = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
+        return tuple(
+            Input(
+                item.name,
+                typing.get_origin(item.type) is tuple,
+                item.default is not dataclasses.MISSING,
+            )
+            for item in fields
+            if item.name not in ("where", "id", *cls.GOLD)
+        )
+
+    @classmethod
+    def forms(cls) -> str:
+        """Returns the forms of an input, for messages."""
+        return cls.FORMS or f"a dict with {', '.join(item.name for item in cls.inputs())}"
+
+    @classmethod
+    def from_inputs(cls, values: Mapping[str, Any], where: str, number: int) -> Self:
+        """Returns the example of given values.
+
+        Args:
+          values: a text or a list of texts for each of `inputs`, but optional ones.
+          where: its place, for messages.
+          number: its id.
+        """
+        made: Any = cls
+        lists = {item.name for item in cls.inputs() if item.is_list}
+        fields = {name: tuple(x) if name in lists else x for name, x in values.items()}
+        return made(where=where, id=str(number), **fields)
+
+    def to_inputs(self) -> dict[str, Any]:
+        """Returns what `from_inputs` takes."""
+        found = {item.name: getattr(self, item.name) for item in self.inputs()}
+        values = {name: value for name, value in found.items() if value is not None}
+        return {name: list(x) if isinstance(x, tuple) else x for name, x in values.items()}
+
+
+# Of `Text` and `TextExample`.
+TEXT_FORMS = "a text, a pair (text_a, text_b), or a dict with text_a and optionally text_b"
+
+
 @dataclass(frozen=True, slots=True)
-class TextExample:
+class TextExample(Example):
     """A text or a pair of texts, and its labels.
 
     Attributes:
@@ -31,14 +106,23 @@ class TextExample:
     labels: tuple[str, ...] | None = None
     negative: str | None = None
 
+    GOLD = ("labels", "negative")
+    FORMS = TEXT_FORMS
+
     @property
     def texts(self) -> list[str]:
         """The texts that the example has, one to three."""
         return [t for t in (self.text_a, self.text_b, self.negative) if t is not None]
 
 
+def split_words(text: str, by_character: bool = False) -> tuple[str, ...]:
+    """Returns the words of a text, separated by white space, or all its other characters."""
+    words = text.split()
+    return tuple("".join(words)) if by_character else tuple(words)
+
+
 @dataclass(frozen=True, slots=True)
-class TaggedExample:
+class TaggedExample(Example):
     """A sentence of words.
 
     Attributes:
@@ -54,6 +138,18 @@ class TaggedExample:
     tags: tuple[str, ...] | None = None
     document: int = 0
     text: str | None = None
+
+    FORMS = "a text with spaces between its words, a list of words, or a dict with text or words"
+
+    @classmethod
+    def inputs(cls):
+        return Input("words", is_list=True), Input("text", is_optional=True)
+
+    @classmethod
+    def from_inputs(cls, values, where, number):
+        # Each is a document by itself: no model reads one as the context of another.
+        words = tuple(values["words"])
+        return cls(where, str(number), words, None, number, values.get("text"))
 
     def locate(self, between: str) -> tuple[str, list[tuple[int, int]]]:
         """Returns the text, and (start, end) of each word, which is text[start:end].
@@ -71,7 +167,7 @@ class TaggedExample:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Question(Example):
     """A question about a text.
 
     Attributes:
@@ -90,9 +186,12 @@ class Question:
     is_impossible: bool = False
     document: str = ""
 
+    GOLD = ("answers", "is_impossible", "document")
+    FORMS = "a pair (question, context), or a dict with question and context"
+
 
 @dataclass(frozen=True, slots=True)
-class ChoiceExample:
+class ChoiceExample(Example):
     """A context and several endings, one of which is correct.
 
     Attributes:
@@ -108,6 +207,17 @@ class ChoiceExample:
     start: str
     endings: tuple[str, ...]
     label: int | None = None
+
+    FORMS = "a pair (context, endings), or a dict with context, endings and optionally start"
+
+    @classmethod
+    def inputs(cls):
+        return Input("context"), Input("endings", is_list=True), Input("start", is_optional=True)
+
+    @classmethod
+    def from_inputs(cls, values, where, number):
+        context, start = values["context"], values.get("start", "")
+        return cls(where, str(number), context, start, tuple(values["endings"]))
 
 
 @dataclass(frozen=True)

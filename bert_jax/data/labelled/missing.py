@@ -58,7 +58,7 @@ class MissingRows:
             )
             raise UserError(
                 f"{self._source}: {lacks}. Fill them in, or leave them out with"
-                " --config.data.on_missing=skip."
+                " --config.task.on_missing=skip."
             )
         for what, places in self._places.items():
             self._counts[f"rows_without_{what}"] += len(places)

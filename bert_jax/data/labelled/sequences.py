@@ -182,12 +182,12 @@ def check_stride(stride: int, room: int) -> None:
     """Raises UserError for a stride that would leave out tokens between windows.
 
     Args:
-      stride: `config.data.stride`.
+      stride: `config.task.stride`.
       room: tokens of a window.
     """
     if stride > room:
         raise UserError(
-            f"config.data.stride={stride} is above {room}, the tokens of a window: give at most"
+            f"config.task.stride={stride} is above {room}, the tokens of a window: give at most"
             " that, or 0 for half of it."
         )
 

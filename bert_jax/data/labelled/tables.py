@@ -72,9 +72,9 @@ class Columns:
     def roles(self, labelled: bool) -> dict[str | int, str]:
         """Returns the field of the configuration that names each column of `names`."""
         label = self.label if isinstance(self.label, tuple) else (self.label,)
-        roles = dict.fromkeys(label, "data.label") if labelled else {}
-        roles |= {self.id: "data.id", self.negative: "data.negative"}
-        roles |= {self.text_b: "data.text_b", self.text_a: "data.text_a"}
+        roles = dict.fromkeys(label, "task.label") if labelled else {}
+        roles |= {self.id: "task.id", self.negative: "task.negative"}
+        roles |= {self.text_b: "task.text_b", self.text_a: "task.text_a"}
         return {name: role for name, role in roles.items() if name is not None}
 
     def are_in(self, cells: Sequence[str]) -> bool:
@@ -116,7 +116,7 @@ def read_table(
     """
     needs_label = labelled and has_labels
     if needs_label and columns.label is None:
-        raise UserError(f"{source}: data.label is missing: name the column of the labels.")
+        raise UserError(f"{source}: task.label is missing: name the column of the labels.")
 
     def is_kept(item: tuple[str, Row]) -> bool:
         where, row = item
@@ -171,9 +171,9 @@ def _example(
         value = row.get(name) if labelled else field(row, name, role, where)
         return "" if is_missing(value) else text(value, f"{name!r} ({role})", where)
 
-    text_a = text_of(columns.text_a, "data.text_a")
-    text_b = None if columns.text_b is None else text_of(columns.text_b, "data.text_b")
-    negative = None if columns.negative is None else text_of(columns.negative, "data.negative")
+    text_a = text_of(columns.text_a, "task.text_a")
+    text_b = None if columns.text_b is None else text_of(columns.text_b, "task.text_b")
+    negative = None if columns.negative is None else text_of(columns.negative, "task.negative")
     id = default_id if columns.id is None else field(row, columns.id, "its id", where)
     labels = _labels(row, columns, where, counts) if needs_label else None
     return TextExample(where, str(id), text_a, text_b, labels, negative)
@@ -210,7 +210,7 @@ def _named(values: list[Any], names: tuple[str, ...], where: str) -> list[str]:
     if len(values) != len(names):
         raise UserError(
             f"{where}: a label of {len(values)} places where the first has {len(names)}"
-            f" (config.data.multi_hot={names})."
+            f" (config.task.multi_hot={names})."
         )
     pairs = zip(names, values, strict=True)
     return [name for name, value in pairs if _truth(value, name, where)]
@@ -224,7 +224,7 @@ def _label(value: Any, where: str, counts: Counter) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: a JSON {type(value).__name__} instead of a label.")
     if not (label := value.strip()):
-        raise UserError(f"{where}: one of several labels is empty (data.label).")
+        raise UserError(f"{where}: one of several labels is empty (task.label).")
     counts["labels_stripped"] += label != value
     return label
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.batch import Batch
+from bert_jax.data.labelled.examples import TEXT_FORMS, Example
 from bert_jax.data.labelled.forms.text_tables import find_column, has_columns
 from bert_jax.data.labelled.reading import place, read_lines
 from bert_jax.data.labelled.sequences import Sequences
@@ -23,12 +24,18 @@ _SPAN = re.compile(r"\[MASK:([1-9]\d{0,2})\]")
 
 
 @dataclasses.dataclass(frozen=True)
-class Text:
+class Text(Example):
     """A text or a pair of texts; `where` names it in error messages."""
 
     text_a: str
     text_b: str | None = None
     where: str = "A text"
+
+    FORMS = TEXT_FORMS
+
+    @classmethod
+    def from_inputs(cls, values, where, number):
+        return cls(values["text_a"], values.get("text_b"), where)
 
     def __str__(self) -> str:
         return self.text_a if self.text_b is None else f"{self.text_a} | {self.text_b}"

@@ -34,13 +34,15 @@ from bert_jax.models import make_encoder
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, WordScores
 from bert_jax.models.pooling import pool
+from bert_jax.models.reading import HeadConfig
 from bert_jax.models.task_heads import (
     ClassificationOutputs,
     MultipleChoiceModel,
     SpanOutputs,
     TaggingOutputs,
 )
-from bert_jax.tasks import find_task
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.tagging import Tagging
 
 FILE = "model.onnx"
 DESCRIPTION = "model.json"
@@ -74,7 +76,7 @@ def write(
             " characters of words: only Transformers are exported to ONNX."
         )
     model: Any = portable_encoder(loaded.config)
-    row = find_task(loaded.config.task)
+    row = loaded.config.task
     head = row.HEAD or "masked_lm"
     is_headless = row.EMBEDS or any(path.startswith(f"{head}/") for path in loaded.missing)
     if output == "task" and is_headless:
@@ -104,7 +106,7 @@ def write(
     if loaded.vocabulary.kind != ".gpt" and loaded.vocabulary.copy_name not in files:
         (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     facts = {
-        "task": loaded.config.task,
+        "task": loaded.config.task.name,
         "output": output,
         "inputs": {x.name: _shape(x) for x in graph.graph.input},
         "outputs": {x.name: _shape(x) for x in graph.graph.output},
@@ -180,33 +182,34 @@ def _task(
 
 
 def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes]:
-    row = find_task(loaded.config.task)
+    row = loaded.config.task
     if row.READS_FORWARD:
         return CausalLMModel(model), ("batch", "seq")
     if row.FILLS_MASKS:
         check_heads(loaded)
         has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
         return PreTrainingModel(model, has_pairs), ("batch", "seq")
-    task = row.make(loaded.config).with_labels(loaded.labels)
-    head = getattr(task, "head", None)
-    if head is not None and (head.has_bilstm or head.mix_layer_norm):
-        field = "head.mix_layer_norm=True" if head.mix_layer_norm else f"a head {head.head!r}"
+    task = row.with_labels(loaded.labels)
+    if isinstance(task, HeadConfig) and (task.has_bilstm or task.mix_layer_norm):
+        field = "task.mix_layer_norm=True" if task.mix_layer_norm else f"a head {task.head!r}"
         raise UserError(
             f"{loaded.source} was trained with {field}, which is not exported to ONNX: train a"
             " linear head, or export output='vectors'."
         )
-    if head is not None and head.subwords != "first":  # logits of all tokens, not of words
-        task = dataclasses.replace(task, head=dataclasses.replace(head, subwords="first"))
+    if isinstance(task, Tagging):  # logits of all tokens, not of words
+        task = dataclasses.replace(task, subwords="first")
     module = task.bind(model, loaded.tokenizer).make_model()
     if isinstance(module, MultipleChoiceModel):
         return module, ("batch", "choices", "seq")
-    both_orders = head is not None and head.both_orders
+    both_orders = isinstance(task, Classification) and task.both_orders
     return module, ("batch", 2, "seq") if both_orders else ("batch", "seq")
 
 
 def _named(outputs: Any, vocab_size: int) -> dict[str, jax.Array]:
     """Returns the outputs of a task's model by name."""
     match outputs:
+        case jax.Array():
+            return {"outputs": outputs}
         case ClassificationOutputs() | TaggingOutputs():
             return {"logits": outputs.logits}
         case SpanOutputs():

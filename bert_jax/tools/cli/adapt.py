@@ -39,7 +39,6 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.adaptation import default_workdir, plan_adaptation
     from bert_jax.exchange import check_output_folder
     from bert_jax.exchange.huggingface import check_encoder
-    from bert_jax.tasks import find_task
 
     workdir = flags.workdir or default_workdir(flags.text)
     texts = flags.text, flags.evaluate
@@ -54,7 +53,7 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-    uses = _uses(workdir, find_task(plan.config.task).FILLS_MASKS)
+    uses = _uses(workdir, plan.config.task.FILLS_MASKS)
     print("use it     " + "\n           ".join(uses))
 
 

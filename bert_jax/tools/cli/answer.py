@@ -1,4 +1,4 @@
-"""Answers questions about a text with a model for questions (config.task='span').
+"""Answers questions about a text with a model for questions (config.task.name='span').
 
     bert_jax answer --model=MODEL --context=article.txt --question="Who wrote it?"
     bert_jax answer --model=MODEL --question="Who?" --question="When?" \\
@@ -34,7 +34,7 @@ def run(flags: argparse.Namespace) -> None:
     model = load_model(flags)
     if model.task.EXAMPLE is not Question:
         raise UserError(
-            f"{flags.model} is for config.task={model.config.task!r}: only a model that was trained"
-            " on questions (config.task='span') answers them."
+            f"{flags.model} is for the task {model.config.task.name!r}: only a model that was"
+            " trained on questions (config.task.name='span') answers them."
         )
     write_or_print(model, Inputs((Source(values=pairs),)), flags.output)

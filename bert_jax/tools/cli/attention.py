@@ -62,7 +62,7 @@ def run(flags: argparse.Namespace) -> None:
         for name, array in arrays.items():
             print(f"{name:<24} {array.dtype}[{', '.join(map(str, array.shape))}]")
     else:
-        about = f"{model.encoder.name} for {model.config.task}: {_describe(reader.config)}"
+        about = f"{model.encoder.name} for {model.config.task.name}: {_describe(reader.config)}"
         origin = Origin(
             os.path.basename(model.folder), about, tuple(flags.text), sample, reader.no_lens
         )

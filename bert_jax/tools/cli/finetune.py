@@ -44,7 +44,6 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     prepare_process(flags.compilation_cache)
     from bert_jax.plans import default_workdir, plan_finetuning
-    from bert_jax.tasks import find_task
     from bert_jax.tools.doctor.data import check_labelled, check_rate
     from bert_jax.training.open import open_run
 
@@ -62,6 +61,6 @@ def run(flags: argparse.Namespace) -> None:
             if finding.level != "ok":
                 print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
         train_and_report(plan.config, workdir, flags.trackers)
-    command = "encode" if find_task(plan.config.task).EMBEDS else "predict"
+    command = "encode" if plan.config.task.EMBEDS else "predict"
     print(f"use it     bert_jax {command} FILE --model={workdir}")
     print(f"           bert_jax serve --model={workdir}")

@@ -38,7 +38,7 @@ def run(flags: argparse.Namespace) -> None:
     if flags.beam_flag and not flags.runner:
         raise UserError(f"{flags.beam_flag[0]} after -- is for the engine of --runner: name one.")
     if not isinstance(config, PretrainingConfig):
-        print(f"task        {config.task}: its files are read when training starts")
+        print(f"task        {config.task.name}: its files are read when training starts")
         return
     if not (flags.data_dir or flags.workdir or config.data.dir):
         raise UserError("--data_dir is missing: the folder for vocabulary and shards.")

@@ -62,17 +62,16 @@ def _sentences(flags: argparse.Namespace) -> Sequence[Section]:
     """
     from bert_jax.devices import compilation_cache
     from bert_jax.inference.model import load
-    from bert_jax.tasks import find_task
     from bert_jax.tools.outputs.samples import held_out_sentences
     from bert_jax.tools.report import sentences
 
     (workdir,) = flags.workdir
     config = store.load(workdir)
-    row = find_task(config.task)
+    row = config.task
     if not (config.has_corpus and (row.FILLS_MASKS or row.READS_FORWARD)):
         raise UserError(
             f"--held_out shows sentences to models that predict masked or next words, and"
-            f" {workdir} is a run of config.task={config.task!r}: leave it out."
+            f" {workdir} is a run of config.task.name={config.task.name!r}: leave it out."
         )
     compilation_cache.use(flags.compilation_cache)
     texts = held_out_sentences(config, workdir, flags.held_out)

@@ -140,14 +140,12 @@ def _check_tasks(made: Sequence[Job]) -> None:
       UserError: with the name of the run.
     """
     from bert_jax.optim.make import check_names
-    from bert_jax.training.run import make_run_task
 
     for job in made:
         if job.kind == "train":
             config = parse(job.settings)
             try:
                 check_names(config.optimizer)
-                make_run_task(config)
             except UserError as error:
                 raise UserError(f"Run {job.name}: {error}") from error
 

@@ -17,7 +17,6 @@ from bert_jax.models import make_encoder
 from bert_jax.models.copy_head import CopyHead
 from bert_jax.models.heads import LinearHead, LMHead
 from bert_jax.models.pooling import EncoderWithPooler, pool
-from bert_jax.tasks import TASKS
 
 _MAX_LENGTH = 64
 
@@ -62,11 +61,11 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
     """Runs our model; heads whose parameters are missing are skipped."""
     model, config = loaded.model, loaded.config
     tree: Any = unflatten(loaded.params)
-    task = TASKS[config.task]
+    task = config.task
 
     def forward(tree: Any) -> dict[str, jax.Array]:
         has_pooler = "pooler" in tree[model.name]
-        name = config.get("head.pool", "cls")
+        name = config.get("task.pool", "cls")
         module = EncoderWithPooler(model, name) if has_pooler else make_encoder(model)
         outputs: Any = module.apply(
             {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
@@ -95,8 +94,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             features = encoded.hidden
             if task.POOLS:
                 rows: Any = batch
-                pooled = pool(config["head.pool"], encoded.hidden, rows)[:, 0]
-                features = values["pooled"] if config["head.pooler"] else pooled
+                pooled = pool(config["task.pool"], encoded.hidden, rows)[:, 0]
+                features = values["pooled"] if config["task.pooler"] else pooled
             linear = LinearHead(model, len(head["bias"]))
             values["task logits"] = linear.apply({"params": head}, features)
         return values
@@ -120,10 +119,10 @@ def _with_copies(
 
 def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
-    has_one_head = tree.keys() == {encoder, TASKS[config.task].HEAD}
+    has_one_head = tree.keys() == {encoder, config.task.HEAD}
     read = {"layers": "last", "both_orders": False}
     return has_one_head and all(
-        config.get(f"head.{n}", value) == value for n, value in read.items()
+        config.get(f"task.{n}", value) == value for n, value in read.items()
     )
 
 

@@ -19,7 +19,6 @@ from bert_jax.exchange.huggingface import MODELING
 from bert_jax.formats.huggingface import FAMILIES, INDEX, TASKS_BY_CLASS, WEIGHTS
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.weight_table import export_params
-from bert_jax.tasks import TASKS
 from bert_jax.tools.convert.outputs import Batch, Outputs, without_padding
 
 
@@ -79,7 +78,7 @@ def _load(loaded: LoadedModel) -> Any:
 def _fill(loaded: LoadedModel) -> Any:
     import torch
 
-    name, task = loaded.config.model.name, TASKS[loaded.config.task]
+    name, task = loaded.config.model.name, loaded.config.task
     make, options = _class(loaded)
     values = FAMILIES[name].config.keys(loaded.config.model.to_dict())
     if task.HEAD:
@@ -98,17 +97,17 @@ def _class(loaded: LoadedModel) -> tuple[Any, dict[str, Any]]:
     """Returns the class that has the heads of the checkpoint only, and its options."""
     import transformers
 
-    task, family = TASKS[loaded.config.task], FAMILIES[loaded.config.model.name]
+    task, family = loaded.config.task, FAMILIES[loaded.config.model.name]
     heads = {name.split("/")[0] for name in loaded.params}
     ends = {task: end for end, task in TASKS_BY_CLASS.items()}
     if _has_own_classes(loaded):
         has_lm = "masked_lm" in heads or loaded.model.lm_head == "tied"
-        end = ends.get(loaded.config.task, "ForMaskedLM" if has_lm else "")
+        end = ends.get(loaded.config.task.name, "ForMaskedLM" if has_lm else "")
         return getattr(transformers, f"AutoModel{end}"), {"trust_remote_code": True}
     if task.READS_FORWARD:
         end = "LMHeadModel"
     elif task.HEAD:
-        end = ends[loaded.config.task]
+        end = ends[loaded.config.task.name]
     elif {"masked_lm", "next_sentence"} <= heads:
         end = "ForPreTraining"
     elif "masked_lm" in heads and not loaded.config.model.next_sentence:

@@ -41,9 +41,9 @@ _FAULTS = {
     "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
     "broken_entities": "Correct the tags: E- and S- end an entity that has a beginning.",
     "numbered_words": "If each is a character and its number in a word, as in Weibo's files:"
-    " --config.data.strip_numbers=true.",
+    " --config.task.strip_numbers=true.",
     "questions_not_found": "Correct the offsets and the texts of the answers (answer_start).",
-    "rows_left_out": "Correct the rows, or give their column with config.data.label.",
+    "rows_left_out": "Correct the rows, or give their column with config.task.label.",
     "broken_rows": "Rows have fewer columns than the header: quote tabs and newlines in cells.",
     "empty_texts": "Remove the examples without text.",
 }
@@ -196,7 +196,7 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
     yield ok(f"{title}: {len(rows.examples):,} examples.")
     if len(golds := {gold for example in rows.examples for gold in _golds(example)}) == 1:
         what = f"{title}: all examples have the same label {golds.pop()!r}"
-        fix = "Give examples of all classes: is config.data.label the right column?"
+        fix = "Give examples of all classes: is config.task.label the right column?"
         if rows.name == "train":
             yield problem(f"{what}, so there is nothing to learn.", fix)
         else:
@@ -208,7 +208,7 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
         tokens = rows.counts["tokens_cut_off"]
         yield warning(
             f"{title}: {cut:,} texts are cut off, {tokens:,} tokens of them.",
-            "Read them in windows, --config.data.long_texts=windows, or set a larger"
+            "Read them in windows, --config.task.long_texts=windows, or set a larger"
             " --config.max_length.",
         )
     texts = [text for example in rows.examples[:_MAX_TEXTS] for text in _texts(example)]

@@ -32,7 +32,7 @@ from bert_jax.tools.doctor.trial import Trial, open_trial
 from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_imported_params_only
 from bert_jax.training.initial import check_source, label_order
 from bert_jax.training.resume import check_unchanged
-from bert_jax.training.run import make_checked_mesh, make_run_task
+from bert_jax.training.run import make_checked_mesh
 from bert_jax.training.workdir import LABELS, read_labels
 
 # (group, finding)
@@ -140,10 +140,9 @@ def _settings(
 ) -> Iterator[Finding]:
     """Yields findings about the settings, the folder, and the weights to start from."""
     check_names(config.optimizer)  # these raise what training would raise
-    make_run_task(config)
     mesh = make_checked_mesh(config, devices)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
-    yield ok(f"Task {config.task}, model {config.model.name}, {config.dtype}, mesh {shape}.")
+    yield ok(f"Task {config.task.name}, model {config.model.name}, {config.dtype}, mesh {shape}.")
     if has_imported_params_only(workdir):
         yield problem(
             f"{workdir} holds imported parameters, not a run.",
@@ -185,10 +184,10 @@ def _source_labels(config: RunConfig) -> tuple[str, ...]:
     if not (path := local_model(config.init_from)):
         return ()
     if format_of(path) == "workdir":
-        same = store.load(path).task == config.task
+        same = store.load(path).task.name == config.task.name
         return read_labels(path) if same and os.path.isfile(os.path.join(path, LABELS)) else ()
     checkpoint = open_checkpoint(path)
-    return checkpoint.labels if checkpoint.task == config.task else ()
+    return checkpoint.labels if checkpoint.task == config.task.name else ()
 
 
 def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterator[Finding]:

@@ -30,7 +30,7 @@ from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.feed import host_batch, shapes
 from bert_jax.training.open import open_run
-from bert_jax.training.run import Run, flops_per_token, make_run_task
+from bert_jax.training.run import Run, flops_per_token
 from bert_jax.training.state import abstract_params, abstract_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.teacher import open_teacher
@@ -77,7 +77,7 @@ def plan(config: RunConfig, mesh: Mesh) -> Run:
       UserError: for settings, a vocabulary or labelled files that cannot be used.
     """
     check_names(config.optimizer)
-    task = make_run_task(config)
+    task = config.task
     if not config.has_corpus:
         with tempfile.TemporaryDirectory(prefix="bert_jax_doctor_") as folder:
             return open_run(config, folder, mesh=mesh)

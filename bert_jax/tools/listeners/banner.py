@@ -3,24 +3,14 @@
 from collections.abc import Iterator
 
 from bert_jax.config import model_choices, presets
-from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS, ClassFields
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
-from bert_jax.tasks import find_task
-from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.multiple_choice import MultipleChoice
-from bert_jax.tasks.supervised import Labelled
-from bert_jax.tasks.task import Task
 from bert_jax.training.feed import padding_share
 from bert_jax.training.run import Run
-
-# Of a field.
-_MAX_CHARACTERS = 200
 
 
 def banner(run: Run) -> Iterator[str]:
@@ -30,11 +20,11 @@ def banner(run: Run) -> Iterator[str]:
         yield from _labelled(run, run.config)
     else:
         yield from _corpus(run)
-    yield from describe_head(run.task)
+    yield from run.task.describe()
 
 
 def _corpus(run: Run) -> Iterator[str]:
-    has_masks = find_task(run.config.task).FILLS_MASKS
+    has_masks = run.config.task.FILLS_MASKS
     for phase, rows in zip(run.phases, run.training, strict=True):
         yield _phase(phase, rows.rows_per_epoch, has_masks)
     rows = run.training[0]
@@ -69,10 +59,10 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
         assert isinstance(rows, LabelledRows)
         yield describe_rows(rows)
         if "numbered_words" in rows.counts:
-            yield "           --config.data.strip_numbers=true removes the numbers of the words"
+            yield "           --config.task.strip_numbers=true removes the numbers of the words"
     if run.task.labels:
         yield f"labels     {', '.join(run.task.labels)}"
-    if fields := model_choices.choices(config.model.to_dict()):
+    if fields := model_choices.values_for(config.fields(), config.model.to_dict()):
         values = ", ".join(f"{name}={config[name]}" for name in fields)
         yield f"for {config.model.name:<6} {values}"
     assert isinstance(evaluation[0], LabelledRows)
@@ -114,32 +104,3 @@ def describe_padding(run: Run) -> Iterator[str]:
         size, shards = run.config.microbatch_size, sharding.batch_shards(run.mesh)
         parts = f"microbatches of at most {size} rows" if size else "the rows of a step"
         yield f"padding    {share:.1%} of all rows: {shards} devices share {parts} evenly"
-
-
-def describe_head(task: Task) -> Iterator[str]:
-    """Yields lines about what a head reads of its encoder, its classes, and further losses."""
-    if not isinstance(task, Labelled):
-        return
-    head, losses = task.head, task.auxiliary
-    if isinstance(task, Classification | MultipleChoice):
-        reads_windows = isinstance(task, Classification) and task.long_texts == "windows"
-        parts = [
-            "the last layer" if head.layers == "last" else head.layers,
-            *(["BiLSTM"] if head.has_bilstm else []),
-            {"cls": "[CLS]", "last": "last token", "mean": "mean", "max": "maximum"}[head.pool],
-            "pooler" if head.has_pooler else "no pooler",
-            *(["sum of both orders"] if head.both_orders else []),
-            *([f"{head.window_pool} of a text's windows"] if reads_windows else []),
-        ]
-        yield f"head       {' -> '.join(parts)}"
-    default = ClassFields()
-    for name in (*LOSS_FIELDS, *DECISION_FIELDS):
-        if (value := getattr(head, name)) != getattr(default, name):
-            yield f"classes    {name}={str(value)[:_MAX_CHARACTERS]}"
-    if losses != Losses():
-        parts = ["the loss of the task"]
-        if losses.lm_weight:
-            parts.append(f"{losses.lm_weight:g} x the loss of the next token")
-        if losses.mix_l2:
-            parts.append(f"{losses.mix_l2:g} x the squares of the mix's weights")
-        yield f"loss       {' + '.join(parts)}"

@@ -1,19 +1,11 @@
 """Health verdicts: what the metrics of an evaluation say, and what to change."""
 
 import dataclasses
-import itertools
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_jax.scores import classification as scores
-from bert_jax.scores import entities as entity_scores
-from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.span import Span
-from bert_jax.tasks.tagging import Tagging
-from bert_jax.tasks.task import Prediction
 from bert_jax.training import metrics
 from bert_jax.training.listener import Evaluation
 
@@ -23,9 +15,6 @@ _STANDARD_ERRORS = 3
 _GOOD, _FAIR = 0.5, 0.2
 # Of a corpus: how far below the unigram entropy the loss of a good model is.
 _GOOD_LOSS = 0.75
-# Resamples of a bootstrap, which give the error to 2 %, and the examples that it is made of: the
-# error of more is smaller by the root of their number.
-_RESAMPLES, _MAX_EXAMPLES = 1000, 1000
 _NAMES_SHOWN = 8
 
 
@@ -154,85 +143,19 @@ def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any
     rows = [row for row in metrics.read_metrics(run.workdir) if row["split"] == "train"]
     name = "task_loss" if run.teacher else "loss"  # of the labels, as the held-out loss
     losses = [row[name] for row in rows if row["step"] <= step and row.get(name) is not None]
-    counts = class_counts(run.task, examples, predictions)
+    counts = run.task.counts(examples, predictions)
     gold = [name for name, count in counts.items() if count.gold]
     return Outcome(
         metric=metric,
         value=evaluation.values[metric],
-        error=sampling_error(run.task, examples, predictions, metric),
+        error=run.task.error(examples, predictions, metric),
         baseline=run.task.baseline(examples),
-        top=100.0 if isinstance(run.task, Span) else 1.0,
+        top=run.task.TOP,
         losses=losses,
         held_out_loss=evaluation.values["loss"],
         classes=len(gold),
         missing=[str(name) for name in gold if not counts[name].predicted],
     )
-
-
-def class_counts(
-    task: Any, examples: Sequence[Any], predictions: Sequence[Prediction]
-) -> dict[str, scores.Counts]:
-    """Returns the counts of each class; of tags those of entity types; empty without classes."""
-    if isinstance(task, Tagging):
-        gold = [example.tags or () for example in examples]
-        found = [prediction["tags"] for prediction in predictions]
-        if task.entities:
-            return entity_scores.entity_counts(gold, found)
-        words = (list(itertools.chain.from_iterable(tags)) for tags in (gold, found))
-        return scores.class_counts(*words)
-    if not isinstance(task, Classification) or task.kind == "regression":
-        return {}
-    gold, found = task.gold(examples), task.found(predictions)
-    count = scores.multi_label_counts if task.kind == "multi" else scores.class_counts
-    counts = count(gold, found)
-    return {name: counts.get(number, scores.Counts()) for number, name in enumerate(task.labels)}
-
-
-def sampling_error(
-    task: Any, examples: Sequence[Any], predictions: Sequence[Any], metric: str
-) -> float:
-    """Returns the standard error of a score over examples that are drawn like these.
-
-    In closed form for a mean over examples, such as an accuracy; otherwise by bootstrap (Efron
-    1979).
-    """
-    count = len(examples)
-    if isinstance(task, Tagging):
-        return _error_of_tags(task, examples, predictions, metric)
-    rng = np.random.default_rng(0)
-    some = rng.permutation(count)[:_MAX_EXAMPLES]
-    pairs = [([examples[i]], [predictions[i]]) for i in some]
-    sample = [part for pair in pairs for part in pair[0]], [p for pair in pairs for p in pair[1]]
-    values = np.array([task.score(*pair)[metric] for pair in pairs])
-    if np.isclose(values.mean(), task.score(*sample)[metric], rtol=1e-6):
-        if (top := values.max()) > 0 and np.isin(values, (0.0, top)).all():
-            score = task.score(examples, predictions)[metric]
-            return float((score * (top - score) / count) ** 0.5)
-        return float(values.std() / count**0.5)
-    found = []
-    for _ in range(_RESAMPLES):
-        chosen = rng.integers(len(some), size=len(some))
-        found.append(task.score(*([part[i] for i in chosen] for part in sample))[metric])
-    return float(np.nanstd(found) * (len(some) / count) ** 0.5)
-
-
-def _error_of_tags(
-    task: Tagging, examples: Sequence[Any], predictions: Sequence[Any], metric: str
-) -> float:
-    """Returns the error by bootstrap over the sentences, from the counts of each."""
-    gold = [example.tags or () for example in examples]
-    found = [prediction["tags"] for prediction in predictions]
-    pairs = list(zip(gold, found, strict=True))
-    if metric == "accuracy":
-        rows = [(sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs]
-    else:
-        counts = (entity_scores.entity_counts([g], [f]) for g, f in pairs)
-        totals = map(scores.micro, counts)
-        rows = [(total.correct, total.predicted, total.gold) for total in totals]
-    table, rng = np.array(rows), np.random.default_rng(0)
-    sums = [table[rng.integers(len(table), size=len(table))].sum(0) for _ in range(_RESAMPLES)]
-    name = "precision" if metric == "accuracy" else metric
-    return float(np.std([getattr(scores.Counts(*map(int, row)), name) for row in sums]))
 
 
 # ------------------------------------------------------------------ corpora

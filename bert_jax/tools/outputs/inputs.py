@@ -109,7 +109,7 @@ class Inputs:
                 raise UserError("This model's task takes files only: name one.")
             else:
                 _check_values(source.values, task, kind)
-                by_character = getattr(task, "by_character", False)
+                by_character = not task.between_words
                 examples = make_examples(kind, source.values, by_character, _name_text)
             for place, example in enumerate(examples):
                 yield _renumbered(example, number, place, start) if number else example
@@ -186,7 +186,7 @@ def _name_text(number: int) -> str:
 def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
     if not any(isinstance(value, str) for value in values):
         return
-    if getattr(task, "reads_pairs", False):
+    if task.reads_pairs:
         raise UserError(
             f"{values[0]!r:.60} is one text, and this model reads pairs: give a file, or"
             ' {"text_a": ..., "text_b": ...} on each line of standard input.'

@@ -42,7 +42,7 @@ def predict(
         has a form that the task does not have.
     """
     check_output(output_path, inputs.paths)
-    write = make_writer(model.config.task, model.task, inputs, output_path)
+    write = make_writer(model.config.task.name, model.task, inputs, output_path)
     predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
     count = _check_examples(predictor, inputs, counts)
     progress = Progress(count, listener)

@@ -36,7 +36,7 @@ def _read(lines_path: str) -> Iterator[dict[str, Any]]:
 
 def _check_glue(task: Any, path: str) -> None:
     """Raises UserError if GLUE takes no file of that name for the task."""
-    names = task.published.submissions.values() if task.published in GLUE.values() else ()
+    names = GLUE[task.published].submissions.values() if task.published in GLUE else ()
     if os.path.basename(path) not in names:
         known = f"those of this task are {', '.join(names)}" if names else "this run is none"
         raise UserError(f"--output={path}: .tsv is for what GLUE takes, and {known}; take .jsonl.")
@@ -48,7 +48,7 @@ def _write_glue(task: Any, lines_path: str, path: str) -> None:
     Numbers are clipped to the task's limits and have 3 decimals. Labels are those of the training
     files: numbers where these have numbers.
     """
-    published: TextTask = task.published
+    published: TextTask = GLUE[task.published]
     written = {label: label for label in published.labels}
     written |= {label: alias for alias, label in published.aliases.items()}
     seen = set()
@@ -117,7 +117,7 @@ def make_writer(
     """
     ending = check_ending(output_path, PREDICTIONS)
     is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
-    has_table = prediction_tables.has_tables(task) and not is_dataset
+    has_table = task.has_tables and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
         return functools.partial(prediction_tables.write_table, task, inputs)
     if ending == ".parquet":
@@ -125,7 +125,7 @@ def make_writer(
         return lambda lines, path: write_parquet(path, rows(lines) if has_table else _read(lines))
     if ending == ".csv":
         raise UserError(
-            f"--output={output_path}: predictions of config.task={name!r} for this input have no"
+            f"--output={output_path}: predictions of the task {name!r} for this input have no"
             " columns: take another ending, such as .jsonl."
         )
     for other, (of_form, check, write) in _FORMS.items():
@@ -133,7 +133,7 @@ def make_writer(
             continue
         if other != name:
             raise UserError(
-                f"--output={output_path}: {ending} is for config.task={other!r}, and this run's is"
+                f"--output={output_path}: {ending} is for the task {other!r}, and this run's is"
                 f" {name!r}: take another ending, such as .jsonl."
             )
         check(task, output_path)

@@ -56,7 +56,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     sections.append(Section("Settings", settings(run)))
     model = run.config.model
     sizes = f"{model.num_layers} layers, hidden size {model.hidden_size}"
-    about = f"{run.config.task}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
+    about = f"{run.config.task.name}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
     lead = [
         tag("p.quiet", about),
         evaluated.verdict(run) or note("There is no evaluation of this run with a verdict."),

@@ -4,28 +4,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax.config import defaults, presets
-from bert_jax.config.run import RunConfig
+from bert_jax.config import presets
 from bert_jax.tools.pages.document import note
 from bert_jax.tools.pages.markup import Content, tag
 from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.report.workdir import Workdir, names_of
 
-_DEFAULTS = (
-    defaults.pretraining,
-    defaults.causal_lm,
-    defaults.bidirectional_lm,
-    defaults.classification,
-    defaults.tagging,
-    defaults.span,
-    defaults.multiple_choice,
-    defaults.embedding,
-)
-
 
 def settings(run: Workdir) -> list[Content]:
     """Returns the section of one run."""
-    usual = _defaults_of(run.config).fields()
+    usual = type(run.config.task).default_config().fields()
     found = run.config.fields()
     changed = [
         [name, _shown(value), _shown(usual[name]) if name in usual else "-"]
@@ -60,14 +48,6 @@ def differences(runs: Sequence[Workdir]) -> Content:
         return note("All settings are equal.")
     header = ["field", *names_of(runs)]
     return table(header, rows, caption="Settings that differ", text_columns=len(header), copy=True)
-
-
-def _defaults_of(config: RunConfig) -> RunConfig:
-    """Returns the defaults of the task; of a task that others added, the nearest."""
-    made = [make() for make in _DEFAULTS]
-    same = [usual for usual in made if usual.task == config.task] or made
-    found = set(config.fields())
-    return min(same, key=lambda usual: len(found ^ set(usual.fields())))
 
 
 def _starts(run: Workdir) -> Content:

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bert_jax.config.run import RunConfig
-from bert_jax.data.labelled.conll import split_words
-from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.data.labelled.examples import (
+    ChoiceExample,
+    Example,
+    Question,
+    TaggedExample,
+    TextExample,
+    split_words,
+)
 from bert_jax.data.labelled.texts import Text, spell_masks
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.task import Task
@@ -101,9 +107,9 @@ def prediction_form(task: Task) -> Form:
     """
     if task.EXAMPLE is Text:
         return _masks(task) if task.FILLS_MASKS else _whole_texts(task.READS_STREAMS)
-    if task.EXAMPLE not in _FORMS:
-        raise UserError(f"The task {type(task).__name__} has no form for requests.")
-    return _FORMS[task.EXAMPLE](task)
+    if task.EXAMPLE is None:
+        raise UserError(f"The task {task.name!r} has no form for requests.")
+    return _FORMS.get(task.EXAMPLE, _any)(task)
 
 
 def with_samples(form: Form, config: RunConfig, task: Task) -> Form:
@@ -118,28 +124,10 @@ def with_samples(form: Form, config: RunConfig, task: Task) -> Form:
         examples = list(itertools.islice(task.read(source, Counter(), labelled=False), 100))
     except UserError:  # the file is another one now
         return form
-    values = sorted((_sample(task, example) for example in examples), key=lambda v: len(str(v)))
+    values = sorted((task.sample(example) for example in examples), key=lambda v: len(str(v)))
     short = [value for value in values if len(str(value)) <= _SAMPLE_CHARACTERS] or values[:1]
     chosen = tuple(short[len(short) * i // _SAMPLES] for i in range(min(_SAMPLES, len(short))))
     return replace(form, views=tuple(replace(view, samples=chosen) for view in form.views))
-
-
-def _sample(task: Any, example: Any) -> Values:
-    """Returns the values of the page's fields for an example."""
-    if isinstance(example, TaggedExample):
-        return {"text": _between_words(task).join(example.words)}
-    if isinstance(example, Question):
-        return {"context": example.context, "question": example.question}
-    if isinstance(example, ChoiceExample):
-        names = {"context": example.context, "start": example.start}
-        return names | {"endings": list(example.endings)}
-    second = {} if example.text_b is None else {"text_b": example.text_b}
-    return {"text_a": example.text_a, **second}
-
-
-def _between_words(task: Any) -> str:
-    """Returns what stands between the words of a text; other tasks' texts have spaces."""
-    return getattr(task, "between_words", " ")
 
 
 def text_form(*views: View, is_pair: bool = False) -> Form:
@@ -198,24 +186,34 @@ def _whole_texts(is_single: bool) -> Form:
     return text_form(view, is_pair=not is_single)
 
 
-def _texts(task: Any) -> Form:
-    def make(values: Values, where: str) -> TextExample:
-        return TextExample(where, str(next(_numbers)), values["text_a"], values.get("text_b"))
+def _any(task: Any) -> Form:
+    """Returns a form with a control for each input of the task's examples."""
+    kind = task.EXAMPLE
+    fields = tuple(
+        Field(item.name, item.name, is_list=item.is_list, optional=item.is_optional)
+        for item in kind.inputs()
+    )
+    empty = {item.name: [""] if item.is_list else "" for item in kind.inputs()}
+    view = View(*task.view, fields, (empty,))
+    return Form(fields, _make(kind), (view,))
 
-    title, note = "Classify", "The probability of each class."
-    if getattr(task, "kind", "") == "regression":
-        title, note = "Value", "The number that the model gives."
+
+def _make(kind: type[Example]) -> Callable[[Values, str], Any]:
+    return lambda values, where: kind.from_inputs(values, where, next(_numbers))
+
+
+def _texts(task: Any) -> Form:
     first, *others = SENTENCES
-    if getattr(task, "reads_pairs", False):
+    make = _make(TextExample)
+    if task.reads_pairs:
         samples = tuple({"text_a": first, "text_b": other} for other in others)
-        view = View(title, note, _BOTH, samples)
-        return Form(_BOTH, make, (view,))
-    view = View(title, note, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
+        return Form(_BOTH, make, (View(*task.view, _BOTH, samples),))
+    view = View(*task.view, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
     return Form((TEXT,), make, (view,))
 
 
 def _words(task: Any) -> Form:
-    between = _between_words(task)
+    between = task.between_words
 
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
@@ -224,17 +222,14 @@ def _words(task: Any) -> Form:
         words = values["words"] if text is None else split_words(text, by_character=not between)
         if not words:
             raise UserError(f"{where} has no words.")
-        # Each input is a document by itself: no model reads one as the context of another.
-        number = next(_numbers)
-        return TaggedExample(where, str(number), tuple(words), None, number, text)
+        fields = {"words": words, "text": text}
+        return TaggedExample.from_inputs(fields, where, next(_numbers))
 
-    names = getattr(task, "entities", False)
-    # All that the model knows, so that each has its color in every answer.
-    kinds = sorted({label.partition("-")[2] for label in task.labels} - {""}) if names else []
+    # All that the model knows, so that each has its color in every answer; of other tags none.
+    kinds = sorted({label.partition("-")[2] for label in task.labels} - {""})
     hint = "with spaces between words and punctuation" if between else ""
     view = View(
-        "Entities" if names else "Tags",
-        "The entities of a text." if names else "The tag of each word.",
+        *task.view,
         (Field("text", "Text", hint),),
         (
             {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
@@ -251,7 +246,7 @@ def _questions(task: Any) -> Form:
         for name in ("question", "context"):
             if not values[name].strip():
                 raise UserError(f"{where}.{name} is empty.")
-        return Question(where, str(next(_numbers)), values["question"], values["context"])
+        return Question.from_inputs(values, where, next(_numbers))
 
     context = (
         "Marie Curie was born in Warsaw in 1867. She moved to Paris in 1891, studied physics and"
@@ -277,8 +272,7 @@ def _choices(task: Any) -> Form:
             )
         if not all(ending.strip() for ending in endings):
             raise UserError(f"{where}.endings has an empty text.")
-        context, start = values["context"], values.get("start", "")
-        return ChoiceExample(where, str(next(_numbers)), context, start, endings)
+        return ChoiceExample.from_inputs(values, where, next(_numbers))
 
     sample = {
         "context": "The cook puts the cake into the oven.",

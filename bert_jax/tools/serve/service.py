@@ -39,7 +39,7 @@ class Service:
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
         self.about = (
-            f"{encoder.name} for {model.config.task}: {encoder.num_layers} layers, hidden size"
+            f"{encoder.name} for {model.config.task.name}: {encoder.num_layers} layers, hidden size"
             f" {encoder.hidden_size}"
         )
         self.endpoints: list[Endpoint] = []

@@ -57,7 +57,7 @@ SWAG = "sent1,sent2,ending0,ending1,label\n"
         ("", "f.csv has no examples"),
         (SWAG, "has no examples"),
         ("sent1,ending0,ending1,label\na,b,c,0\n", r"line 2: no column 'sent2' .*; it has 'sent1'"),
-        ("sent1,sent2,ending0,label\na,b,c,0\n", "line 2: 1 endings, .* set data.endings"),
+        ("sent1,sent2,ending0,label\na,b,c,0\n", "line 2: 1 endings, .* set task.endings"),
         (SWAG + "a,b,c,d,0\na,b,c, ,0\n", "line 3: ending 1 is empty"),
         (SWAG + "a,b,c,d,2\n", "line 2: the label '2' is not a number of an ending, 0 to 1"),
         (SWAG + "a,b,c,d,\n", "the label '' is not a number"),

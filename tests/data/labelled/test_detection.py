@@ -27,7 +27,7 @@ def found(detection, *names):
     return detection.task, *(detection.fields.get(name) for name in names)
 
 
-COLUMNS = ("data.text_a", "data.text_b", "data.label")
+COLUMNS = ("task.text_a", "task.text_b", "task.label")
 LONG, SHORT = "a long story about the sea", "it ended well in the harbour"
 
 
@@ -63,11 +63,11 @@ def test_columns_of_tables_are_found(tmp_path, name, content, expected):
     [
         (["good", "bad"], "classification", {"metrics": ("accuracy", "macro_f1")}),
         (["good"] * 5 + ["bad"], "classification", {"metrics": ("macro_f1", "accuracy")}),
-        (["1", "2", "3", "4", "5"], "classification", {"head.problem_type": "single"}),
+        (["1", "2", "3", "4", "5"], "classification", {"task.problem_type": "single"}),
         (["0.5", "1.5", "3"], "regression", {"metrics": ("pearson", "spearman")}),
-        (list(map(str, range(0, 120, 3))), "regression", {"head.problem_type": "regression"}),
+        (list(map(str, range(0, 120, 3))), "regression", {"task.problem_type": "regression"}),
         (["sea,love", "love", "sea,war", "war", "war,love"], "multi_label",
-         {"data.label_separator": ",", "head.problem_type": "multi"}),
+         {"task.label_separator": ",", "task.problem_type": "multi"}),
     ],
 )  # fmt: skip
 def test_the_kind_of_labels_follows_from_their_values(tmp_path, labels, task, fields):
@@ -83,7 +83,7 @@ def test_columns_of_zeros_and_ones_are_several_labels(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("id,comment_text,toxic,rude", [f"1,{LONG},0,1", f"2,{SHORT},0,0"]))
     detection = detect(str(path), {})
-    assert found(detection, "data.text_a", "data.label", "data.id") == (
+    assert found(detection, "task.text_a", "task.label", "task.id") == (
         "multi_label", "comment_text", "toxic,rude", "id",
     )  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_columns_of_zeros_and_ones_are_several_labels(tmp_path):
 def test_other_tasks_are_known_by_the_form_of_their_files(tmp_path, name, content, expected):
     path = tmp_path / name
     path.write_text(content)
-    assert found(detect(str(path), {}), "data.label", "head.entities") == expected
+    assert found(detect(str(path), {}), "task.label", "task.entities") == expected
 
 
 @pytest.mark.parametrize(
@@ -125,9 +125,9 @@ def test_pairs_of_texts_are_to_embed(tmp_path, header, row, task, expected):
     path = tmp_path / "a.tsv"
     path.write_text(csv(header, [row]))
     detection = detect(str(path), {}, task)
-    assert found(detection, *COLUMNS, "data.negative") == ("embedding", *expected)
-    assert detection.fields.get("head.embedding_loss") == (expected[2] and "cosent")
-    assert detection.fields.get("data.id") == ("id" if header.startswith("id") else None)
+    assert found(detection, *COLUMNS, "task.negative") == ("embedding", *expected)
+    assert detection.fields.get("task.loss") == (expected[2] and "cosent")
+    assert detection.fields.get("task.id") == ("id" if header.startswith("id") else None)
 
 
 def test_scored_pairs_are_numbers_unless_embeddings_are_asked_for(tmp_path):
@@ -136,7 +136,7 @@ def test_scored_pairs_are_numbers_unless_embeddings_are_asked_for(tmp_path):
     assert detect(str(path), {}).task == "regression"
     assert detect(str(path), {}, "embedding").task == "embedding"
     path.write_text(csv("anchor\tpositive", ["a b\tx", "c d\ty"]))
-    assert detect(str(path), {"data.text_a": "anchor"}).task == "classification"
+    assert detect(str(path), {"task.text_a": "anchor"}).task == "classification"
     path.write_text(csv("text\tlabel", ["a b\tx", "c d\ty"]))
     with pytest.raises(UserError, match="has no pairs of texts among 'text', 'label': name their"):
         detect(str(path), {}, "embedding")
@@ -152,30 +152,30 @@ def test_forms_of_public_tables(tmp_path, file, content, expected):
     assert found(detect(str(path), {}), *COLUMNS) == expected
 
 
-TAGGED = {"data.text_a": "Word", "data.label": "Tag", "data.id": "Sentence #"}
-PLAIN = {"head.entities": False, "metrics": ("accuracy",)}
+TAGGED = {"task.text_a": "Word", "task.label": "Tag", "task.id": "Sentence #"}
+PLAIN = {"task.entities": False, "metrics": ("accuracy",)}
 
 
 @pytest.mark.parametrize(
     "name, content, fields",
     [
         ("a.bio", "O\tare\nB-ACTOR\tann\nI-ACTOR\tsmith\n",
-         {"data.text_a": "1", "data.label": "0"}),
+         {"task.text_a": "1", "task.label": "0"}),
         ("a.conll", "# id = 1\n# text = x\nAnn B-PER\nsaw O\n", {}),
         ("a.conll", "Ann B-PER\rsaw O\r\rBob B-PER\r", {}),
         ("a.conll", "the\tDET\ncat\tNOUN\n\nit\tPRON\nruns\tVERB\n", PLAIN),
         ("a.conllu", "# x = 1\n1-2\tdu" + "\t_" * 8 + "\n1\tde\tde\tADP" + "\t_" * 6 + "\n",
-         {"data.text_a": "1", "data.label": "3", **PLAIN}),
+         {"task.text_a": "1", "task.label": "3", **PLAIN}),
         ("a.jsonl", objects({"tokens": list("abcd"), "tags": ["DET", "NOUN", "VERB", "ADP"]}),
-         {"data.text_a": "tokens", "data.label": "tags", **PLAIN}),
+         {"task.text_a": "tokens", "task.label": "tags", **PLAIN}),
         ("a.csv", "Sentence #,Word,POS,Tag\nSentence: 1,In,IN,O\n,Rome,NNP,B-geo\n", TAGGED),
         ("a.csv", "text,labels\nAnn saw Rome,B-PER O B-LOC\nso it is,O O O\n",
-         {"data.text_a": "text", "data.label": "labels"}),
+         {"task.text_a": "text", "task.label": "labels"}),
         ("a.csv", "tokens,ner\n\"['Ann', 'ran']\",\"['B-PER', 'O']\"\n",
-         {"data.text_a": "tokens", "data.label": "ner"}),
+         {"task.text_a": "tokens", "task.label": "ner"}),
         ("a.jsonl", objects({"text": "Ann saw Rome.", "relations": [], "entities": [
             {"id": 3, "label": "PER", "start_offset": 0, "end_offset": 3}]}),
-         {"data.text_a": "text", "data.label": "entities"}),
+         {"task.text_a": "text", "task.label": "entities"}),
         ("a.json", json.dumps([{"context": "c", "qas": [{"id": "1", "question": "q"}]}]), {}),
         ("a.csv", "question,context,answer,answer_start\nWho?,Ann ran.,Ann,0\n", {}),
     ],
@@ -194,7 +194,7 @@ def test_words_and_questions_in_other_forms(tmp_path, name, content, fields):
         (csv("text,price", [f"{LONG},2.5", f"{SHORT},2.5"]), "no column of labels"),
         (csv("text,label", [f"{LONG},2.5", f"{SHORT},2.5"]), "all 16 numbers are 2.5"),
         (csv("text,kind,topics", [f"{LONG},x,1", f"{SHORT},y,2"]),
-         "several columns that may be the label, 'kind', 'topics': choose with --config.data.la"),
+         "several columns that may be the label, 'kind', 'topics': choose with --config.task.la"),
         (csv("sentence_A,relatedness_score,entailment_judgment", [f"{LONG},2.5,x", f"{SHORT},3,y"]),
          "several columns that may be the label, 'relatedness_score', 'entailment_judgment'"),
         ("__label__1 so it is\n__label__2 not so\n", "has fastText's form: write a table"),
@@ -257,9 +257,9 @@ def test_a_spreadsheet_is_to_be_saved_as_csv():
 def test_what_the_user_says_decides(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text(csv("text,label,stars", [f"{LONG},x,1", f"{SHORT},y,5"]))
-    detection = detect(str(path), {"data.label": "stars"}, "regression")
-    assert found(detection, "data.text_a", "data.label") == ("regression", "text", "stars")
-    assert detect(str(path), {"data.text_a": "label"}).fields["data.text_a"] == "label"
+    detection = detect(str(path), {"task.label": "stars"}, "regression")
+    assert found(detection, "task.text_a", "task.label") == ("regression", "text", "stars")
+    assert detect(str(path), {"task.text_a": "label"}).fields["task.text_a"] == "label"
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_what_the_user_says_decides(tmp_path):
         ("text,label\na,x\nb,y\n", {}, "regression", "the column 'label' has 'x', which is"),
         ("text,label\na,x\nb,y\n", {}, "tagging", "is not for task='tagging': it has text 'text'"),
         ("text,label\na,x\nb,y\n", {}, "ner", "Unknown task 'ner'. Available: classification,"),
-        ("text,label\na,x\nb,y\n", {"data.label": "stars"}, "", "has no column 'stars'"),
+        ("text,label\na,x\nb,y\n", {"task.label": "stars"}, "", "has no column 'stars'"),
         ("text,label\n", {}, "", "has no examples"),
         ("a long story\nit ended well\n", {}, "", "has one column, 'a long story': labelled"),
     ],

@@ -231,7 +231,7 @@ def regression(label):
         (lambda: encode([]), "There are no examples"),
         (
             lambda: encode([text("a")], 10, long_texts="windows", stride=9),
-            r"config\.data\.stride=9 is above 8, the tokens of a window: give at most that, or 0",
+            r"config\.task\.stride=9 is above 8, the tokens of a window: give at most that, or 0",
         ),
         *(
             (regression(x), f"the label '{x}' is not a finite number")

@@ -226,5 +226,5 @@ def test_a_long_document_is_read_in_pieces(monkeypatch):
 def test_errors(examples, message):
     with pytest.raises(ValueError, match=message):
         encode(examples)
-    with pytest.raises(ValueError, match="config.data.stride=15 is above 14, the tokens of a win"):
+    with pytest.raises(ValueError, match="config.task.stride=15 is above 14, the tokens of a win"):
         encode(examples, 16, stride=15)

@@ -86,7 +86,7 @@ def test_such_files_are_detected(tmp_path, name, kind):
     path.write_text(json.dumps({"text": "Rome is old.", name: [span]}) + "\n")
     found = detect(str(path), {})
     assert found.task == "tagging"
-    assert found.fields == {"data.text_a": "text", "data.label": name}
+    assert found.fields == {"task.text_a": "text", "task.label": name}
 
 
 @pytest.mark.parametrize(

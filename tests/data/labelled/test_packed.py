@@ -30,14 +30,14 @@ WRITERS = {
     "multiple_choice": (labelled_files.write_choices, ".csv"),
 }
 CASES = {
-    "classes": ("classification", {"head.class_weights": "auto", "head.label_smoothing": 0.1}),
+    "classes": ("classification", {"task.class_weights": "auto", "task.label_smoothing": 0.1}),
     "several classes": (
         "classification",
         {
-            "head.problem_type": "multi",
-            "head.class_weights": "auto",
-            "data.label": "labels",
-            "data.label_separator": "|",
+            "task.problem_type": "multi",
+            "task.class_weights": "auto",
+            "task.label": "labels",
+            "task.label_separator": "|",
             "metrics": ("f1",),
             "checkpoint.best_metric": "f1",
         },
@@ -45,18 +45,18 @@ CASES = {
     "numbers, mean": (
         "classification",
         {
-            "head.problem_type": "regression",
-            "head.pool": "mean",
-            "head.pooler": False,
-            "data.label": "number",
+            "task.problem_type": "regression",
+            "task.pool": "mean",
+            "task.pooler": False,
+            "task.label": "number",
             "metrics": ("pearson",),
             "checkpoint.best_metric": "pearson",
         },
     ),
-    "windows": ("classification", {"max_length": 8, "data.long_texts": "windows"}),
-    "tags": ("tagging", {"head.class_weights": "auto", "head.focal_gamma": 2.0}),
-    "tags of all pieces": ("tagging", {"head.subwords": "mean"}),
-    "answers": ("span", {"head.null_answers": True, "head.doc_stride": 8}),
+    "windows": ("classification", {"max_length": 8, "task.long_texts": "windows"}),
+    "tags": ("tagging", {"task.class_weights": "auto", "task.focal_gamma": 2.0}),
+    "tags of all pieces": ("tagging", {"task.subwords": "mean"}),
+    "answers": ("span", {"task.null_answers": True, "task.doc_stride": 8}),
 }
 
 
@@ -139,9 +139,9 @@ def test_a_packed_run_learns_on_a_mesh(make_config, tmp_path):
     "task, changes",
     [
         ("multiple_choice", {}),
-        ("tagging", {"head.tagging": "crf"}),
-        ("span", {"head.span": "bilstm"}),
-        ("classification", {"head.layers": "scalar_mix", "head.mix_l2": 0.1}),
+        ("tagging", {"task.head": "crf"}),
+        ("span", {"task.head": "bilstm"}),
+        ("classification", {"task.layers": "scalar_mix", "task.mix_l2": 0.1}),
     ],
 )
 def test_what_would_mix_examples_is_refused(make_config, tmp_path, task, changes):

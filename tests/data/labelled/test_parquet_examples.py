@@ -74,7 +74,7 @@ def test_tags_are_named_and_the_task_is_found(feature, tmp_path):
     columns = {"tokens": [["EU", "rejects"], ["Ann"]], "ner_tags": [[0, 0], [1]]}
     path = write_parquet(tmp_path / "a.parquet", make_table(columns, {"ner_tags": feature}))
     found = detect(path, {})
-    assert found.task == "tagging" and found.fields["data.label"] == "ner_tags"
+    assert found.task == "tagging" and found.fields["task.label"] == "ner_tags"
     examples = list(read_tagged(path, Counter(), words="tokens", tags="ner_tags"))
     assert [(e.words, e.tags) for e in examples] == [
         (("EU", "rejects"), ("O", "O")),
@@ -100,7 +100,7 @@ def test_questions_with_a_structure_of_lists(tmp_path):
 def test_the_task_is_found_and_a_part_is_held_out(path, tmp_path):
     found = detect(path, {})
     assert found.task == "classification"
-    fields = [found.fields[f"data.{name}"] for name in ("text_a", "text_b", "label")]
+    fields = [found.fields[f"task.{name}"] for name in ("text_a", "text_b", "label")]
     assert fields == ["sentence1", "sentence2", "label"]
     columns = Columns("sentence1", "sentence2", "label")
     examples = list(read_table(path, columns, Counter()))

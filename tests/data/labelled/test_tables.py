@@ -108,7 +108,7 @@ def test_a_third_text_is_read(read, tmp_path):
     (example,), _ = read("c\tb\ta\nz\ty\tx\n", columns, labelled=False)
     where = f"{tmp_path}/file.tsv, line 2"
     assert example == TextExample(where, "0", "x", "y", None, "z")
-    with pytest.raises(ValueError, match=r"no column 'c' \(data.negative\)"):
+    with pytest.raises(ValueError, match=r"no column 'c' \(task.negative\)"):
         read("a\tb\nx\ty\n", columns, labelled=False)
 
 
@@ -137,13 +137,13 @@ def test_quoted_fields_are_what_the_csv_module_wrote(read, tmp_path, ending):
         ("a\tb\tlabel\n\n", "f.tsv", "has no examples"),
         ("a\tb\tlabel\nx\ty\n", "f.tsv", "line 2: 2 columns where the header has 3"),
         ("a\tb\tlabel\nx\ty\tz\t1\n", "f.tsv", "line 2: 4 columns where the header has 3"),
-        ("a\ttext\tlabel\nx\ty\tz\n", "f.tsv", r"no column 'b' \(data.text_b\); it has 'a', 'te"),
+        ("a\ttext\tlabel\nx\ty\tz\n", "f.tsv", r"no column 'b' \(task.text_b\); it has 'a', 'te"),
         ("a\tb\ta\nx\ty\tz\n", "f.tsv", "the header has 'a' more than once"),
         ("a\tb\tlabel\nx\ty\tz\nx\ty\t\n", "f.tsv", r"1 of 2 rows have no label \(line 3\)"),
         ('a,b,label\nx,y,z\n"x,y,z\nx,y,z\n', "f.csv", "line 3: .* quote that is never closed"),
         ('a,b,label\n"x"x,y,z\n', "f.csv", "line 2: a broken row of CSV"),
-        ('{"a": "x", "b": "y"}', "f.jsonl", r"no column 'label' \(data.label\); it has 'a'"),
-        ('{"a": "x", "b": 5, "label": 1}', "f.jsonl", r"'b' \(data.text_b\) is a JSON int, 5, ins"),
+        ('{"a": "x", "b": "y"}', "f.jsonl", r"no column 'label' \(task.label\); it has 'a'"),
+        ('{"a": "x", "b": 5, "label": 1}', "f.jsonl", r"'b' \(task.text_b\) is a JSON int, 5, ins"),
         ('{"a": "x", "b": "\\ud800", "label": 1}', "f.jsonl", "'b' .* lone surrogate"),
         ('{"a": "x", "b": "y", "label": null}', "f.jsonl", "no label .line 1"),
         ('{"a": "x", "b": "y", "label": {}}', "f.jsonl", "a JSON dict instead of a label"),
@@ -163,7 +163,7 @@ def test_errors(read, content, name, message):
             {"label": ("p", "q")},
             "line 2: '-1' for the label 'p', instead of",
         ),
-        ("a\nx\n", {}, "data.label is missing: name the column"),
+        ("a\nx\n", {}, "task.label is missing: name the column"),
         ("", {"label": 1}, "all columns by the header .* or all by numbers"),
     ],
 )

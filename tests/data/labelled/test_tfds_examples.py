@@ -69,7 +69,7 @@ def test_tags():
         (
             "tiny_tasks",
             Columns("premise"),
-            r"record 0: no column 'premise' \(data.text_a\); it has 'idx', 'label'",
+            r"record 0: no column 'premise' \(task.text_a\); it has 'idx', 'label'",
         ),
         ("tiny_tasks", Columns("idx"), "record 0: 'idx' .* is a JSON int, [0-9]+, instead of text"),
         ("tiny_tasks[dev]", Columns("sentence1"), "no split 'dev'; it has test, train"),

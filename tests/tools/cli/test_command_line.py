@@ -315,8 +315,8 @@ def test_an_argument_that_a_configuration_does_not_have(name, message):
 def test_configurations_are_looked_up_here_and_then_in_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert parse("--config=configs/tiny.py").model.num_layers == 2
-    assert parse("--config=configs/glue.py:rte").data.published == "rte"
-    assert parse("--config=glue:rte").data.published == "rte"
+    assert parse("--config=configs/glue.py:rte").task.published == "rte"
+    assert parse("--config=glue:rte").task.published == "rte"
     (tmp_path / "configs").mkdir()
     mine = "from configs import base\n\ndef get_config():\n    return base.get_config()\n"
     (tmp_path / "configs" / "tiny.py").write_text(mine)

@@ -46,7 +46,10 @@ def test_several_runs_need_a_name_for_their_report(tmp_path, capsys):
         (["--workdir={0}/none"], "none holds no run: there is no config.json"),
         (["--workdir={0}", "--workdir={0}", "--output=x"], "{0} holds a sweep: a sweep has a"),
         (["--workdir={0}", "--held_out=2"], "--held_out needs the --workdir of one run"),
-        (["--workdir={0}/fine", "--held_out=2"], "fine is a run of config.task='classification'"),
+        (
+            ["--workdir={0}/fine", "--held_out=2"],
+            "fine is a run of config.task.name='classification'",
+        ),
     ],
 )
 def test_a_wrong_command_line_is_refused(words, message, tmp_path):

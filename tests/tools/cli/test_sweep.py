@@ -72,8 +72,8 @@ def test_a_wrong_command_line_is_refused(words, message, mine, tmp_path):
 
 def test_a_setting_that_only_the_task_knows_is_refused_before_anything_runs(mine, tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(SWEEP.replace('"data.eval"', '"data.published": "third", "data.eval"'))
-    with pytest.raises(ValueError, match="Run ner-seed0: .*third"):
+    path.write_text(SWEEP.replace('"data.eval"', '"task.published": "third", "data.eval"'))
+    with pytest.raises(ValueError, match="Run ner: .*third"):
         run(*mine)
 
 
@@ -232,7 +232,7 @@ def test_features_are_of_layers_that_the_model_has(name, scale):
     sizes = [
         run.overrides["model.num_layers"] for run in runs if "model.num_layers" in run.overrides
     ]
-    chosen = {run.overrides["head.layers"] for run in runs if "head.layers" in run.overrides}
+    chosen = {run.overrides["task.layers"] for run in runs if "task.layers" in run.overrides}
     assert chosen
     for choice in chosen:
         assert LAYER_CHOICES[choice].min_layers <= min(sizes)

@@ -51,7 +51,7 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     from bert_jax.config import store
     from bert_jax.config.encoders import BertConfig
     from bert_jax.devices.trees import unflatten
-    from bert_jax.tasks import TASKS
+    from bert_jax.tasks import default_config
     from bert_jax.training.checkpoints import Checkpoints
     from bert_jax.training.state import TrainState
     from tests import tiny
@@ -59,7 +59,7 @@ def make_workdir(tmp_path, random_params) -> Callable[..., pathlib.Path]:
     def make(vocabulary: str | bytes = VOCABULARY, heads=None, params=None, **changes):
         workdir = tmp_path / "run"
         workdir.mkdir()
-        config = TASKS.get(changes.get("task", ""), TASKS["pretraining"]).default_config()
+        config = default_config(changes.pop("task", "pretraining"))
         model = changes.pop("model", BertConfig())
         values = {f"model.{name}": size for name, size in SIZES.items()}
         values |= {name.replace("__", "."): value for name, value in changes.items()}

@@ -6,8 +6,8 @@ import pathlib
 from safetensors.numpy import load_file, save_file
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.config import defaults
 from bert_jax.config.run import PretrainingConfig
+from bert_jax.config.task import default_config
 from bert_jax.exchange import LoadedModel
 from bert_jax.training.workdir import open_workdir
 from tests.tools.convert.conftest import LETTERS, VOCABULARY
@@ -104,7 +104,7 @@ def new_config(init_from: pathlib.Path, **changes) -> PretrainingConfig:
     """Returns a configuration of pre-training with `init_from`; dots of fields as __."""
     values = {k.replace("__", "."): v for k, v in changes.items()}
     values = {"init_from": str(init_from), "phases": ((16, 1.0),)} | values
-    return defaults.pretraining().replace(values)
+    return default_config("pretraining").replace(values)
 
 
 def write_gpt_vocabulary(folder: pathlib.Path, pieces: str, merges: str) -> None:

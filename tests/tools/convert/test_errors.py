@@ -256,14 +256,14 @@ CHANGED = [
         }.items()
     ),
     *(
-        (f"BertFor{name}", f"head.{field}", value, f"{field}={value!r}: transformers' .*{required}")
+        (f"BertFor{name}", f"task.{field}", value, f"{field}={value!r}: transformers' .*{required}")
         for name, field, value, required in [
             ("MultipleChoice", "pool", "last", "'cls'"),
             ("MultipleChoice", "pooler", False, "True"),
             ("SequenceClassification", "both_orders", True, "False"),
-            ("MultipleChoice", "multiple_choice", "bilstm", "'linear'"),
-            ("QuestionAnswering", "span", "bilstm", "'linear'"),
-            ("TokenClassification", "tagging", "crf", "'linear'"),
+            ("MultipleChoice", "head", "bilstm", "'linear'"),
+            ("QuestionAnswering", "head", "bilstm", "'linear'"),
+            ("TokenClassification", "head", "crf", "'linear'"),
             ("TokenClassification", "layers", "sum_last_4", "'last'"),
             ("QuestionAnswering", "lm_weight", 0.5, "0.0"),
         ]
@@ -275,7 +275,7 @@ CHANGED = [
             ("model.lm_head", "transform", "no config.model.lm_head='transform', only 'tied'"),
             ("model.activation", "gelu", "no config.model.activation='gelu', only 'gelu_tanh'"),
             ("model.intermediate_size", 48, r"intermediate_size=48, only 4 \* hidden_size = 64"),
-            ("task", "pretraining", "no class for a GPT with config.task='pretraining' whose"),
+            ("task.name", "pretraining", "no class for a GPT with config.task.name='pretraining'"),
         ]
     ),
     ("ModernBertForMaskedLM", "model.norm", "rms_norm", "ModernBERT has no config.model.norm='rms"),
@@ -309,8 +309,11 @@ def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
             conversions.to_huggingface(str(run), str(tmp_path / "model"))
         assert not (tmp_path / "model").exists()
 
-    run = make_workdir(task="translation")
-    check(run, "Unknown config.task='translation'. Available: ")
+    run = make_workdir()
+    path = run / "config.json"
+    path.write_text(path.read_text().replace('"name": "pretraining"', '"name": "translation"'))
+    check(run, "Unknown config.task.name='translation'. Available: ")
+    path.write_text(path.read_text().replace('"name": "translation"', '"name": "pretraining"'))
     check(tmp_path / "nowhere", "holds no run")
     (run / "checkpoints").rename(tmp_path / "elsewhere")
     check(run, "has no checkpoint yet")

@@ -214,7 +214,7 @@ OWN = {
     ),
     "sinusoidal": ({"model__positions": "sinusoidal"}, "ForMaskedLM"),
     "mean": (
-        {"task": "classification", "head__pool": "mean", "head__pooler": False} | FAST,
+        {"task": "classification", "task__pool": "mean", "task__pooler": False} | FAST,
         "ForSequenceClassification",
     ),
     "tags": ({"task": "tagging"} | FAST, "ForTokenClassification"),

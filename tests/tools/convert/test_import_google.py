@@ -17,12 +17,12 @@ pytest.importorskip("torch")
 def test_google_names_and_layouts(google, name):
     folder, expected = google(name)
     run, certificate = run_import("from_google", folder), read_certificate(folder)
-    assert run.config.task == expected.config.task
+    assert run.config.task.name == expected.config.task.name
     assert weights_sha256(run.trained_params) == weights_sha256(expected.trained_params)
     known = certificate["tensors"]["known_non_parameters"]
     assert len(known) == 2 * len(expected.trained_params) + 1
     assert worst(certificate) < 1e-5
-    names = ("LABEL_0", "LABEL_1", "LABEL_2") if run.config.task == "classification" else ()
+    names = ("LABEL_0", "LABEL_1", "LABEL_2") if run.config.task.name == "classification" else ()
     assert run.labels == names
 
 

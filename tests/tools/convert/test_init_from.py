@@ -5,9 +5,10 @@ import shutil
 
 import pytest
 
-from bert_jax.config import defaults, store
+from bert_jax.config import store
 from bert_jax.config.encoders import GptConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import default_config
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.init_from import resolve
@@ -23,7 +24,7 @@ def pretraining(source, *given: str, **changes) -> RunConfig:
 def new_finetuning(source, **changes) -> RunConfig:
     values = {"init_from": str(source), "max_length": SIZES["max_position_embeddings"]}
     values |= {name.replace("__", "."): value for name, value in changes.items()}
-    return defaults.multiple_choice().replace(values)
+    return default_config("multiple_choice").replace(values)
 
 
 def finetuning(source, *given: str, **changes) -> RunConfig:
@@ -72,7 +73,7 @@ def test_fields_on_the_command_line_are_kept(theirs):
 
 
 def test_without_a_source_nothing_changes():
-    config = defaults.pretraining()
+    config = default_config("pretraining")
     assert resolve(config.to_config_dict(), ()) == config
 
 
@@ -85,14 +86,14 @@ def test_fine_tuning_takes_another_kind_of_model_and_what_goes_with_it(gpt):
     assert (config.model.lm_head, config.model.mask_value) == ("tied", -1e9)
     assert config.model.dropout_rate == 0.1  # belongs to the training
     assert {name: config[f"model.{name}"] for name in SIZES} == SIZES
-    head, optimizer = config.head, config.optimizer
-    assert (head.pool, head.pooler, head.share_dropout) == ("last", False, True)
-    assert head.lm_weight == 0.5
+    task, optimizer = config.task, config.optimizer
+    assert (task.pool, task.pooler, task.share_dropout) == ("last", False, True)
+    assert task.lm_weight == 0.5
     assert (optimizer.name, optimizer.schedule) == ("gpt_adam", "gpt_linear")
     assert (optimizer.no_decay, optimizer.learning_rate, optimizer.warmup) == ((), 6.25e-5, "0.2%")
-    given = {"head__lm_weight": 0.0, "optimizer__learning_rate": 1e-3, "model__remat": True}
-    config = finetuning(gpt, "head.lm_weight", "model.remat", **given)
-    assert (config.head.lm_weight, config.head.pool, config.model.remat) == (0.0, "last", True)
+    given = {"task__lm_weight": 0.0, "optimizer__learning_rate": 1e-3, "model__remat": True}
+    config = finetuning(gpt, "task.lm_weight", "model.remat", "optimizer.learning_rate", **given)
+    assert (config.task.lm_weight, config.task.pool, config.model.remat) == (0.0, "last", True)
     assert config.optimizer.learning_rate == 1e-3  # of the file, since it is not the default
 
 
@@ -135,10 +136,10 @@ def test_an_encoder_is_read_where_it_was_trained_unless_told_otherwise(
     make_workdir, changes, pool, pooler
 ):
     source = make_workdir(**changes)
-    head = finetuning(source).head
-    assert (head.pool, head.pooler) == (pool, pooler)
-    head = finetuning(source, "head.pool", "head.pooler", head__pool="max").head
-    assert (head.pool, head.pooler) == ("max", True)
+    task = finetuning(source).task
+    assert (task.pool, task.pooler) == (pool, pooler)
+    task = finetuning(source, "task.pool", "task.pooler", task__pool="max").task
+    assert (task.pool, task.pooler) == ("max", True)
 
 
 # ------------------------------------------------------------------ vocabularies and begun runs

@@ -79,7 +79,7 @@ def test_products_that_suffer_are_left_out_and_the_rest_is_refused(model, texts,
 SCORED = {
     "classification": ({}, {"kernel": (16, 3), "bias": (3,)}, ["a", "b", "c"], "dev.tsv"),
     "tagging": (
-        {"head__tagging": "crf"},
+        {"task__head": "crf"},
         {"kernel": (16, 3), "bias": (3,)},
         ["O", "B-X", "I-X"],
         "dev.conll",

@@ -49,7 +49,7 @@ def test_sentence_transformers_computes_our_vectors(
         types.SimpleNamespace(model=BertConfig(**SIZES, next_sentence=False))
     )
     params = {path: array for path, array in with_heads.items() if path.startswith("bert/")}
-    workdir = make_workdir(params=params, task="embedding", head__pool=pooling)
+    workdir = make_workdir(params=params, task="embedding", task__pool=pooling)
     write_labels(str(workdir), ())
     vectors = SentenceVectors(pooling, normalize, 8, "", PROMPTS)
     write_sentence_vectors(vectors, str(workdir), 16)
@@ -171,4 +171,4 @@ def test_an_import_says_how_vectors_are_made(save):
     from_hf(folder)
     note = "Vector of a text: max of the last hidden states, scaled to length 1; prompts query."
     assert note in read_certificate(folder)["notes"]
-    assert store.load(str(folder.parent / "out")).task == "pretraining"
+    assert store.load(str(folder.parent / "out")).task.name == "pretraining"

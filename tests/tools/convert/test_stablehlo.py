@@ -71,7 +71,7 @@ def our_outputs(config, params, inputs) -> dict[str, Any]:
     batch["position_ids"] = np.broadcast_to(np.arange(seq), (rows, seq))
     batch["example_ids"] = inputs["attention_mask"]
     batch["cls_positions"] = np.zeros((rows, 1), np.int32)
-    if config.task == "causal_lm":
+    if config.task.name == "causal_lm":
         scores: Any = CausalLMModel(model).apply(tree, batch, deterministic=True)
         return {"next_word_logits": scores.logits()[..., : model.vocab_size]}
     module = PreTrainingModel(model, model.next_sentence)

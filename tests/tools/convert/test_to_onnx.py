@@ -20,7 +20,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.models import complete_batch, make_encoder
 from bert_jax.models.heads import WordScores
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import default_config
 from bert_jax.text.tokenizers import load_tokenizer, read_vocabulary
 from tests import tiny
 from tests.models.small import random_params
@@ -61,30 +61,30 @@ _TRAINED = {
     *("dtype", "prng_impl", "remat_policy", "copy_head", "next_sentence", "attention"),
     "reads_forward",  # of a phase of training
 }
-# config.head and labels of each head.
+# config.task and labels of each head.
 HEADS = {
-    "classification": ({"task": "classification", "head.pool": "max"}, "a b c"),
-    "multi-label": ({"task": "classification", "head.problem_type": "multi"}, "a b"),
+    "classification": ({"task": "classification", "task.pool": "max"}, "a b c"),
+    "multi-label": ({"task": "classification", "task.problem_type": "multi"}, "a b"),
     "regression": (
         {
-            **{"task": "classification", "head.problem_type": "regression"},
-            **{"metrics": ("pearson",), "head.pool": "mean", "head.layers": "scalar_mix"},
+            **{"task": "classification", "task.problem_type": "regression"},
+            **{"metrics": ("pearson",), "task.pool": "mean", "task.layers": "scalar_mix"},
         },
         "",
     ),
-    "both orders": ({"task": "classification", "head.both_orders": True}, "a b"),
-    "last token": ({"task": "classification", "head.pool": "last", "head.pooler": False}, "a b"),
+    "both orders": ({"task": "classification", "task.both_orders": True}, "a b"),
+    "last token": ({"task": "classification", "task.pool": "last", "task.pooler": False}, "a b"),
     "tagging": (
-        {"task": "tagging", "head.layers": "concat_last_4", "model.num_layers": 4},
+        {"task": "tagging", "task.layers": "concat_last_4", "model.num_layers": 4},
         "O B-X I-X",
     ),
-    "tagging of all pieces": ({"task": "tagging", "head.subwords": "max"}, "O B-X I-X"),
+    "tagging of all pieces": ({"task": "tagging", "task.subwords": "max"}, "O B-X I-X"),
     "crf": (
-        {"task": "tagging", "head.tagging": "crf", "head.layers": "mix_with_embeddings"},
+        {"task": "tagging", "task.head": "crf", "task.layers": "mix_with_embeddings"},
         "O B-X I-X",
     ),
     "span": ({"task": "span"}, ""),
-    "multiple choice": ({"task": "multiple_choice", "data.text_a": "context"}, ""),
+    "multiple choice": ({"task": "multiple_choice", "task.text_a": "context"}, ""),
 }
 LENGTHS = (5, 1, 17, 40)
 # (rows, length) of the batches that are computed.
@@ -104,7 +104,7 @@ def make(tmp_path):
             or values.get("model.attention_pattern") == "causal"
         ):
             task = "causal_lm"
-        config = TASKS[task].default_config()
+        config = default_config(task)
         sizes = {f"model.{name}": size for name, size in SIZES.items()}
         rows = tiny.rows_of(config, SIZES["max_position_embeddings"])
         more = {"model": model} if model is not None else {}
@@ -126,14 +126,11 @@ def loaded_with(loaded, params):
 
 def module_of(loaded):
     """Returns the module that was trained, and a batch that it takes."""
-    config, row = loaded.config, TASKS[loaded.config.task]
+    config, row = loaded.config, loaded.config.task
     if not row.HEAD:
         module = language_model(config.model, config.model.next_sentence)
         return module, example_batch(config.model)
-    data = row.make(config)
-    if data.labels is not None:
-        data = type(data)(**{**vars(data), "labels": loaded.labels})
-    task = data.bind(config.model, loaded.tokenizer)
+    task = row.with_labels(loaded.labels).bind(config.model, loaded.tokenizer)
     return task.make_model(), task.example_batch()
 
 
@@ -172,14 +169,14 @@ def check(loaded, folder, expected, sequences: int = 0, **choices):
 def apply(loaded, **fields):
     """Returns the outputs of the trained module for all rows, in float32."""
     module, _ = module_of(loaded_with(loaded, {}))
-    sequences = {"multiple_choice": 3}.get(loaded.config.task, 2 * both_orders(loaded))
+    sequences = {"multiple_choice": 3}.get(loaded.config.task.name, 2 * both_orders(loaded))
     batch = complete_batch(make_inputs(sequences) | fields)
     variables = {"params": unflatten(loaded.params)}
     return jax.jit(lambda batch: module.apply(variables, batch, deterministic=True))(batch), batch
 
 
 def both_orders(loaded) -> bool:
-    return bool(loaded.config.get("head.both_orders", False))
+    return bool(loaded.config.get("task.both_orders", False))
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -262,7 +259,7 @@ REFUSED = {
     "a copy head": ({"model.copy_head": True}, {}, "config.model.copy_head=True: other programs"),
     "an output": ({}, {"output": "logits"}, "output='logits' must be one of task, vectors"),
     "a BiLSTM": (
-        {"task": "tagging", "head.tagging": "bilstm_crf", "head.lstm_size": 8},
+        {"task": "tagging", "task.head": "bilstm_crf", "task.lstm_size": 8},
         {},
         "was trained with a head 'bilstm_crf', which is not exported",
     ),
@@ -280,7 +277,7 @@ def test_what_cannot_be_exported_is_refused(name, make, tmp_path):
 
 def test_elmo_is_refused(make, tmp_path):
     loaded = make()
-    config = TASKS["bidirectional_lm"].default_config()
+    config = default_config("bidirectional_lm")
     elmo = type(loaded)(**{**vars(loaded), "config": config})
     with pytest.raises(
         UserError, match="a run is a model of the kind 'elmo', which reads the char"

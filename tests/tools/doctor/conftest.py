@@ -176,7 +176,7 @@ ELMO = {
     "model.cell_size": 16,
     "model.filters": ((1, 8), (2, 8)),
     "model.highway_layers": 1,
-    "head.num_samples": 8,
+    "task.num_samples": 8,
 }
 # Name of a configuration, or of a model -> what makes it small.
 CONFIGS = {

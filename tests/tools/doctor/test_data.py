@@ -180,8 +180,8 @@ def test_texts_that_are_cut_off(look, files, texts):
     long = [(" ".join([text] * 9), label) for text, label in rows(files / "train.tsv")]
     changes = texts(long, rows(files / "dev.tsv"))
     finding = found(look("classification", **changes), "warning", "96 texts are cut off")
-    assert "--config.data.long_texts=windows" in finding.fix
-    assert bad(look("classification", data__long_texts="windows", **changes)) == []
+    assert "--config.task.long_texts=windows" in finding.fix
+    assert bad(look("classification", task__long_texts="windows", **changes)) == []
 
 
 @pytest.mark.parametrize("number, level", [(1, "warning"), (24, "problem"), (40, "problem")])

@@ -8,16 +8,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.config import defaults
-from bert_jax.config.groups import HeadConfig
+from bert_jax.config.task import default_config
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.labelled.choices import ChoiceColumns
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import sharding
-from bert_jax.tasks.auxiliary import Losses
-from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.classification import Classification
 from bert_jax.tools.listeners import reviews, terminal
-from bert_jax.tools.listeners.banner import banner, describe_head
+from bert_jax.tools.listeners.banner import banner
 from bert_jax.tools.listeners.tensorboard import TensorBoard
 from bert_jax.tools.listeners.terminal import Terminal
 from bert_jax.training.listener import Evaluation
@@ -125,17 +122,17 @@ def test_events_of_a_resumed_run_have_each_step_once(tmp_path, monkeypatch):
 
 
 def test_lines_say_what_a_head_reads_and_which_losses_are_added():
-    head = HeadConfig(head="bilstm", layers="mix_last_4", pool="last", both_orders=True)
-    plain = MultipleChoice(max_sequence_length=8, columns=ChoiceColumns())
-    assert list(describe_head(plain)) == ["head       the last layer -> [CLS] -> pooler"]
-    changed = dataclasses.replace(plain, head=head, auxiliary=Losses(0.5, 0.001))
-    assert list(describe_head(changed)) == [
+    plain = Classification()
+    assert list(plain.describe()) == ["head       the last layer -> [CLS] -> pooler"]
+    head = {"head": "bilstm", "layers": "mix_last_4", "pool": "last", "both_orders": True}
+    changed = dataclasses.replace(plain, **head, lm_weight=0.5, mix_l2=0.001)
+    assert list(changed.describe()) == [
         "head       mix_last_4 -> BiLSTM -> last token -> no pooler -> sum of both orders",
         "loss       the loss of the task + 0.5 x the loss of the next token"
         " + 0.001 x the squares of the mix's weights",
     ]
-    weights = dataclasses.replace(HeadConfig(), class_weights="{'a': 2}", focal_gamma=2.0)
-    assert list(describe_head(dataclasses.replace(plain, head=weights)))[1:] == [
+    weights = dataclasses.replace(plain, class_weights="{'a': 2}", focal_gamma=2.0)
+    assert list(weights.describe())[1:] == [
         "classes    class_weights={'a': 2}",
         "classes    focal_gamma=2.0",
     ]
@@ -146,10 +143,12 @@ def test_the_banner_of_a_corpus():
     manifest: Any = SimpleNamespace(
         content=content, folder="D", fingerprint="0123456789abcdef", num_rows=lambda *_: 1000
     )
-    config = defaults.pretraining().replace({"phases": ((128, 1.0),), "preset": "google_2018"})
+    config = default_config("pretraining").replace(
+        {"phases": ((128, 1.0),), "preset": "google_2018"}
+    )
     rows = CorpusRows(manifest, "train", 128, 256)
     run: Any = SimpleNamespace(
-        config=config, phases=config.make_phases(100), training=(rows,), task=None
+        config=config, phases=config.make_phases(100), training=(rows,), task=config.task
     )
     preset, phase, data = banner(run)
     assert preset == "preset     google_2018, but model.activation='gelu_tanh', data.mode='dynamic'"
@@ -166,12 +165,13 @@ def test_the_banner_of_labelled_files():
     read: Any = SimpleNamespace(num_rows=3)
     counts = {"texts_truncated": 2}
     rows = LabelledRows("eval", "dev.tsv", "0123456789abcdef", [1, 2, 3], read, counts, (16, 32))
-    config = defaults.classification().replace({"model.attention_pattern": "causal"})
-    data: Any = SimpleNamespace(labels=("bad", "good"))
+    config = default_config("classification").replace({"model.attention_pattern": "causal"})
+    data = config.task.with_labels(("bad", "good"))
     run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), task=data)
     assert list(banner(run)) == [
         "eval       dev.tsv: 3 examples, 3 rows, 2 texts truncated; SHA-256 0123456789ab",
         "labels     bad, good",
-        "for bert   head.pool=cls",
+        "for bert   task.pool=cls",
         "batches    32 rows, padded to 16, 32 tokens: one compilation each",
+        "head       the last layer -> [CLS] -> pooler",
     ]

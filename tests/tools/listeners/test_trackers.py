@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bert_jax.config import defaults
+from bert_jax.config.task import default_config
 from bert_jax.tools.listeners.trackers import make_trackers
 from bert_jax.training.listener import Evaluation
 
@@ -27,7 +27,7 @@ def run_twice(name: str, workdir: pathlib.Path) -> list[str]:
     lines: list[str] = []
     workdir.mkdir(parents=True, exist_ok=True)
     for first, last in ((0, 4), (2, 6)):
-        config = defaults.pretraining().replace({"log.every": str(last)})  # it may change
+        config = default_config("pretraining").replace({"log.every": str(last)})  # it may change
         run: Any = SimpleNamespace(workdir=str(workdir), config=config)
         (tracker,) = make_trackers(name, lines.append)
         tracker.started(run, state_of(first))
@@ -60,7 +60,7 @@ def test_mlflow_continues_one_run(tmp_path, monkeypatch):
     ids = json.loads((tmp_path / "runs" / "mine" / "trackers.json").read_text())
     assert ids == {"mlflow": run.info.run_id}
     assert (run.info.run_name, run.info.status) == ("runs/mine", "FINISHED")
-    config = defaults.pretraining().fields()
+    config = default_config("pretraining").fields()
     assert set(run.data.params) == set(config) and run.data.params["log.every"] == "4"
     assert float(run.data.params["optimizer.learning_rate"]) == config["optimizer.learning_rate"]
     for name, values in EXPECTED.items():
@@ -81,7 +81,7 @@ def test_a_run_goes_on_without_its_server(tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     lines: list[str] = []
     (tracker,) = make_trackers("mlflow", lines.append)
-    run: Any = SimpleNamespace(workdir=str(tmp_path), config=defaults.pretraining())
+    run: Any = SimpleNamespace(workdir=str(tmp_path), config=default_config("pretraining"))
     tracker.started(run, state_of(0))
     monkeypatch.setattr(MlflowClient, "log_batch", fail)
     tracker.metrics(3, "train", {"loss": 1.0}, {})

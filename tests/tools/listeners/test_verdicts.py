@@ -1,12 +1,9 @@
 """The verdict on good metrics and on each kind of bad ones."""
 
-from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 
-from bert_jax.tasks import tagging
 from bert_jax.tools.listeners import verdicts
 from bert_jax.tools.listeners.verdicts import Outcome, corpus_verdict
 
@@ -217,47 +214,3 @@ def test_each_kind_of_run_gets_the_verdict_of_an_expert(kind):
 def test_without_a_baseline_there_is_no_verdict():
     (line,) = verdicts.labelled_verdict(Outcome("f1", 0.5, 0.01, None))
     assert line == "  f1 0.5000 ± 0.0100"
-
-
-class Coin:
-    """A task whose score is the share of correct examples."""
-
-    def score(self, examples, predictions):
-        return {"accuracy": float(np.mean(np.equal(examples, predictions)))}
-
-
-@pytest.mark.parametrize("count", [300, 4000])
-def test_the_sampling_error_of_an_accuracy_is_that_of_a_proportion(count):
-    predictions = np.arange(count) % 10 < 8
-    found = verdicts.sampling_error(Coin(), [True] * count, list(predictions), "accuracy")
-    assert found == pytest.approx((0.8 * 0.2 / count) ** 0.5, rel=1e-9)
-
-
-class Tree:
-    """A task whose score is a mean of numbers, or no mean at all."""
-
-    def score(self, examples, predictions):
-        return {"f1": float(np.mean(predictions)), "spread": float(np.std(predictions))}
-
-
-def test_the_sampling_errors_of_other_scores():
-    numbers = np.random.default_rng(0).normal(50, 10, 400)
-    mean, spread = (
-        verdicts.sampling_error(Tree(), [None] * 400, list(numbers), name)
-        for name in ("f1", "spread")
-    )
-    assert mean == pytest.approx(numbers.std() / 20, rel=1e-9)
-    fourth = np.mean((numbers - numbers.mean()) ** 4)  # the delta method
-    expected = ((fourth - numbers.var() ** 2) / (4 * numbers.var() * 400)) ** 0.5
-    assert spread == pytest.approx(expected, rel=0.1)
-
-
-def test_the_sampling_error_of_tags_is_over_sentences():
-    data = tagging.Tagging.__new__(tagging.Tagging)
-    examples = [SimpleNamespace(tags=("B-A", "O")) for _ in range(400)]
-    good = [n % 5 > 0 for n in range(400)]
-    predictions = [{"tags": ("B-A", "O") if is_good else ("B-B", "O")} for is_good in good]
-    of_proportion = (0.8 * 0.2 / 400) ** 0.5
-    for metric, factor in (("f1", 1), ("precision", 1), ("recall", 1), ("accuracy", 0.5)):
-        found = verdicts.sampling_error(data, examples, predictions, metric)
-        assert found == pytest.approx(factor * of_proportion, rel=0.1)

@@ -215,9 +215,9 @@ def test_what_cannot_be_generated_is_refused(language_model, words, message):
 def test_a_model_that_reads_both_sides_is_refused(make_run):
     _, workdir = make_run("base")
     message = (
-        "is for config.task='pretraining', with config.model.attention_pattern='bidirectional':"
-        " only a model"
-        " that was trained to predict the next token (config.task='causal_lm') generates text."
+        "is for config.task.name='pretraining', with"
+        " config.model.attention_pattern='bidirectional': only a model"
+        " that was trained to predict the next token (config.task.name='causal_lm') generates text."
     )
     with pytest.raises(ValueError, match=re.escape(message)):
         run_command(["generate", f"--model={workdir}", "the list"])

@@ -88,7 +88,7 @@ def test_texts_are_predicted_as_in_a_file(classifier, tmp_path, capsys, standard
 
 
 def test_questions_about_a_context(make_run, tmp_path, capsys):
-    run = make_run("span", head__null_answers=True)
+    run = make_run("span", task__null_answers=True)
     (tmp_path / "context.txt").write_text("the list is\nreturned .\n" * 9)
     questions = ["the list", "naive"]
     context = (tmp_path / "context.txt").read_text().rstrip("\n")

@@ -84,11 +84,11 @@ def test_a_table_keeps_the_columns_of_its_input(classifier, tmp_path, name, cont
 
 
 def test_tables_of_numbers_of_several_labels_and_of_choices(make_run, tmp_path):
-    run = make_run("classification", head__problem_type="regression", metrics=("pearson",))
+    run = make_run("classification", task__problem_type="regression", metrics=("pearson",))
     header, row = predicted(run, tmp_path, "text_a\nthe list\n", output="o.tsv").splitlines()
     assert header == "text_a\tpredicted_value" and float(row.split("\t")[1]) < 1e9
-    changes = {"head__problem_type": "multi", "metrics": ("f1",), "labels": ("bad", "good")}
-    run = make_run("classification", data__text_a="0", data__label="1", **changes)  # no header
+    changes = {"task__problem_type": "multi", "metrics": ("f1",), "labels": ("bad", "good")}
+    run = make_run("classification", task__text_a="0", task__label="1", **changes)  # no header
     (row,) = predicted(run, tmp_path, "the list\tx\n", output="o.tsv").splitlines()
     assert row.startswith("the list\tx\t")
     run = make_run("multiple_choice")
@@ -150,7 +150,7 @@ DATA = {"data": [{"paragraphs": [{"context": "naive . " * 30, "qas": [QUESTION]}
 
 
 def test_the_files_of_the_squad_script(make_run, tmp_path):
-    run = make_run("span", head__null_answers=True)
+    run = make_run("span", task__null_answers=True)
     answers = json.loads(predicted(run, tmp_path, json.dumps(DATA), "input.json", "output.json"))
     assert answers.keys() == {"q"}
     odds = json.loads((tmp_path / "out" / "output.na_probs.json").read_text())
@@ -158,7 +158,7 @@ def test_the_files_of_the_squad_script(make_run, tmp_path):
 
 
 def test_a_context_without_tokens_has_no_answer(make_run, tmp_path):
-    run = make_run("span", head__null_answers=True)
+    run = make_run("span", task__null_answers=True)
     empty = {"data": [{"paragraphs": [{"context": " \n", "qas": [QUESTION]}]}]}
     answers = json.loads(predicted(run, tmp_path, json.dumps(empty), "input.json", "output.json"))
     assert answers == {"q": ""}
@@ -178,9 +178,13 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
 @pytest.mark.parametrize(
     "name, output, message",
     [
-        ("span", "x.csv", "predictions of config.task='span' for this input have no columns"),
+        ("span", "x.csv", "predictions of the task 'span' for this input have no columns"),
         ("glue:rte", "x.csv", "have no columns: take another ending"),
-        ("classification", "x.conll", ".conll is for config.task='tagging', and this run's is"),
+        (
+            "classification",
+            "x.conll",
+            ".conll is for the task 'tagging', and this run's is",
+        ),
         ("classification", "lost/x.jsonl", "there is no folder"),
         ("classification", ".", "is a folder: name a file in it"),
         ("classification", "./input.txt", "is the input: name another file"),
@@ -257,7 +261,7 @@ def test_a_table_has_a_row_for_each_tag_of_words(make_run, tmp_path):
 def test_the_document_around_a_sentence_is_complete(make_run, tmp_path, monkeypatch, set_window):
     """Windows of 4 sentences end where documents of 3 end."""
     set_window(4)
-    run = make_run("tagging", head__document_context=True)
+    run = make_run("tagging", task__document_context=True)
     sentences = ["\n".join(text.split()) for text in make_texts(15)]
     documents = ["\n\n".join(sentences[n : n + 3]) for n in range(0, 15, 3)]
     content = "".join(f"-DOCSTART- O\n\n{document}\n\n" for document in documents)

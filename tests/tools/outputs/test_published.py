@@ -1,19 +1,18 @@
 """Files that the GLUE server takes."""
 
 import json
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from bert_jax.data.labelled.published_sets import GLUE
+from bert_jax.tasks.classification import Classification
 from bert_jax.tools.outputs.inputs import Inputs, Source
 from bert_jax.tools.outputs.published import make_writer
 
 
 def write(folder, name, file, rows):
     """Returns what is written of rows (id, prediction)."""
-    data: Any = SimpleNamespace(published=GLUE[name])
+    data = Classification(published=name)
     key = "label" if GLUE[name].limits is None else "value"
     lines = [json.dumps({"id": id, key: prediction}) for id, prediction in rows]
     (folder / "lines").write_text("\n".join(lines))

@@ -33,7 +33,7 @@ def mean_of_texts(workdir, texts):
 
 @pytest.fixture(scope="module")
 def classification(make_run):
-    changes = {"data__text_b": "text_b", "max_length": 40}
+    changes = {"task__text_b": "text_b", "max_length": 40}
     return make_run("classification", **changes)[1]
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from typing import Any
 
-from bert_jax.config import defaults, store
+from bert_jax.config import store
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import default_config
 
 # In every place where a corpus, a user or a file system can put a text.
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script><script>alert(2)</script>"
@@ -35,7 +36,7 @@ def write_pretraining(
     folder: pathlib.Path, steps: int = 600, every: int = 20, rate: float = 5e-4
 ) -> list[dict[str, Any]]:
     """Writes a run on a corpus, which resumed and skipped a step; returns its rows."""
-    config = defaults.pretraining().replace(
+    config = default_config("pretraining").replace(
         {
             "phases": ((64, 0.9), (128, 0.1)),
             "optimizer.learning_rate": rate,
@@ -92,7 +93,7 @@ def write_pretraining(
 
 def write_finetuning(folder: pathlib.Path, seeds: int = 3) -> None:
     """Writes a classification with several seeds."""
-    config = defaults.classification().replace(
+    config = default_config("classification").replace(
         {"seeds": seeds, "published_score": 0.85, "published_in": f"Table 5 {HOSTILE}"}
     )
     for seed in range(seeds):

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from bert_jax.config import defaults
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
+from bert_jax.config.task import default_config
 from bert_jax.text.gpt_vocabulary import pack
 from configs import elmo, gpt
 from tests import tiny
@@ -35,12 +35,12 @@ MODELS: dict[str, tuple[tuple[str, dict[str, Any]], str, list[dict[str, Any]]]] 
         TEXT_INPUTS,
     ),
     "classes": (("classification", {}), "txt", TEXT_INPUTS),
-    "pairs": (("classification", {"data__text_b": "text_b"}), "jsonl", PAIRS),
+    "pairs": (("classification", {"task__text_b": "text_b"}), "jsonl", PAIRS),
     "value": (
         (
             "classification",
             {
-                "head__problem_type": "regression",
+                "task__problem_type": "regression",
                 "metrics": ("pearson",),
                 "checkpoint__best_metric": "pearson",
             },
@@ -49,21 +49,21 @@ MODELS: dict[str, tuple[tuple[str, dict[str, Any]], str, list[dict[str, Any]]]] 
         TEXT_INPUTS,
     ),
     "windows": (
-        ("classification", {"data__long_texts": "windows", "data__stride": 9}),
+        ("classification", {"task__long_texts": "windows", "task__stride": 9}),
         "txt",
         [*TEXT_INPUTS, {"text_a": LONG}],
     ),
     "tags": (("tagging", {}), "txt", WORDS),
     "votes": (
-        ("tagging", {"head__subwords": "max", "head__overlap": "vote", "data__stride": 5}),
+        ("tagging", {"task__subwords": "max", "task__overlap": "vote", "task__stride": 5}),
         "txt",
         [*WORDS, {"text": LONG}],
     ),
-    "context": (("tagging", {"head__document_context": True}), "txt", WORDS),
+    "context": (("tagging", {"task__document_context": True}), "txt", WORDS),
     "questions": (("span", {}), "json", [QUESTION, {**QUESTION, "question": "naive"}]),
     "endings": (("multiple_choice", {}), "jsonl", [CHOICE, {**CHOICE, "context": "naive"}]),
     "gpt": (("gpt text", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An unseen"}]),
-    "gpt_pairs": (("gpt classification", {"data.text_b": "text_b"}), "jsonl", PAIRS),
+    "gpt_pairs": (("gpt classification", {"task.text_b": "text_b"}), "jsonl", PAIRS),
     "elmo": (("elmo text", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An un"}]),
     "elmo_tags": (("elmo tagging", {}), "txt", WORDS),
 }
@@ -127,14 +127,14 @@ def _elmo_config(task: str) -> RunConfig:
     sizes |= {"filters": ((1, 3), (2, 4)), "max_position_embeddings": 48}
     config = _small(task, parse(elmo.get_config("small")), sizes)
     # There are fewer words than `sampled` would draw.
-    return config.replace({"head.softmax": "full"}) if task == "text" else config
+    return config.replace({"task.softmax": "full"}) if task == "text" else config
 
 
 def _small(task: str, pretraining: RunConfig, sizes: dict[str, Any]) -> RunConfig:
     """Returns the configuration of a task with the encoder of a pre-training, made small."""
-    config = pretraining if task == "text" else getattr(defaults, task)()
+    config = pretraining if task == "text" else default_config(task)
     values = {"prng_impl": tiny.PRNG_IMPL} | tiny.rows_of(config, sizes["max_position_embeddings"])
     if task != "text":
         values |= {"data.bucket_lengths": (24,), "data.lowercase": pretraining.data.lowercase}
-        values |= {"head.pool": "last", "head.pooler": False}
+        values |= {"task.pool": "last", "task.pooler": False} if config.task.POOLS else {}
     return config.replace(values, model=dataclasses.replace(pretraining.model, **sizes))

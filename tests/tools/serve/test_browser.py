@@ -10,6 +10,11 @@ import pytest
 import uvicorn
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
+from bert_jax.tasks.classification import Classification
+from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.span import Span
+from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.pages.attention import Origin, attention_page
 from bert_jax.tools.serve.app import make_app
 from bert_jax.tools.serve.batching import Computation
@@ -98,27 +103,26 @@ def endpoint(name, form, make, respond=lambda found: {"predictions": found}, **s
 
 def make_service():
     """All kinds of answers on one page, which no model has; the forms are the real ones."""
-    data = SimpleNamespace(next_sentence=True, judges_pairs=True, entities=True, kind="single")
-    data.labels = ("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER")
-    plain = SimpleNamespace(entities=False, labels=("NOUN", "VERB"))
-    number = SimpleNamespace(kind="regression", reads_pairs=True)
-    follows = _FORMS[TextExample](SimpleNamespace(kind="single", reads_pairs=True))
+    entities = Tagging(labels=("O", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-PER", "I-PER"))
+    plain = Tagging(entities=False, labels=("NOUN", "VERB"))
+    number = Classification(problem_type="regression", text_b="text_b")
+    follows = _FORMS[TextExample](Classification(text_b="text_b"))
     (view,) = follows.views
     follows = replace(follows, views=(replace(view, title="Follows"),))
     text = {"tokens": 5, "log_probability": -12.5, "perplexity": 12.1825}
     endpoints = [
-        endpoint("masks", _masks(data), _mask_answer),
-        endpoint("classes", _FORMS[TextExample](data), _classes),
+        endpoint("masks", _masks(Pretraining()), _mask_answer),
+        endpoint("classes", _FORMS[TextExample](Classification()), _classes),
         endpoint("pairs", follows, _classes),
         endpoint("value", _FORMS[TextExample](number), lambda _: {"value": 3.14159}),
-        endpoint("entities", _FORMS[TaggedExample](data), _tags),
+        endpoint("entities", _FORMS[TaggedExample](entities), _tags),
         endpoint(
             "tags",
             _FORMS[TaggedExample](plain),
             lambda e: {"words": list(e.words), "tags": ["NOUN"] * len(e.words)},
         ),
-        endpoint("questions", _FORMS[Question](data), _answer),
-        endpoint("endings", _FORMS[ChoiceExample](data), _choice),
+        endpoint("questions", _FORMS[Question](Span()), _answer),
+        endpoint("endings", _FORMS[ChoiceExample](MultipleChoice()), _choice),
         endpoint("text", _whole_texts(False), lambda _: text),
         endpoint(
             "similarity",

@@ -5,10 +5,9 @@ import pathlib
 
 import pytest
 
-from bert_jax.tasks import find_task
+from bert_jax.tasks import default_config
 from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.forms import prediction_form, with_samples
-from bert_jax.training.run import make_run_task
 from docs import pictures
 
 QUESTION = {"id": "1", "question": "Who?", "answers": [{"text": "Ann", "answer_start": 0}]}
@@ -25,8 +24,8 @@ FILES = {
 
 
 def make_form(task, path, **values):
-    config = find_task(task).default_config().replace({"data.eval": str(path), **values})
-    data = make_run_task(config)
+    config = default_config(task).replace({"data.eval": str(path), **values})
+    data = config.task
     form = prediction_form(data)
     return form, with_samples(form, config, data)
 

@@ -102,15 +102,15 @@ def find_texts(path: str, columns: Table, given: Mapping[str, Any]) -> tuple[Any
     Raises:
       UserError: no column has texts.
     """
-    if text_a := given.get("data.text_a"):
-        return parse_column(str(text_a)), given.get("data.text_b", "")
-    label = given.get("data.label") or known(LABELS, columns)
+    if text_a := given.get("task.text_a"):
+        return parse_column(str(text_a)), given.get("task.text_b", "")
+    label = given.get("task.label") or known(LABELS, columns)
     lengths = {
         name: _mean_length(values)
         for name, values in columns.items()
         if str(name) != str(label) and _has_texts(values)
     }
-    if "data.text_b" not in given and (pair := _pair(columns, lengths)):
+    if "task.text_b" not in given and (pair := _pair(columns, lengths)):
         return pair
     text = known(TEXTS, lengths)
     if text is None:
@@ -120,8 +120,8 @@ def find_texts(path: str, columns: Table, given: Mapping[str, Any]) -> tuple[Any
         text = max(named or others, key=lengths.__getitem__, default=None)
     if text is None:
         raise UserError(f"{path} has no column of texts: {_contents(columns)}.")
-    if "data.text_b" in given:
-        return text, given["data.text_b"]
+    if "task.text_b" in given:
+        return text, given["task.text_b"]
     # Leaving out half of a pair would make the task impossible; another text does little harm.
     both = [n for n in lengths if n == text or _is_prose(n, columns[n], lengths[n])]
     return (both[0], both[1]) if len(both) == 2 else (text, "")
@@ -185,12 +185,12 @@ def find_label(path: str, columns: Table, texts: Sequence[Any], task: str = "") 
     if len(candidates) > 1:
         raise UserError(
             f"{path} has several columns that may be the label, {listed(candidates)}: choose with"
-            f" --config.data.label={candidates[-1]}."
+            f" --config.task.label={candidates[-1]}."
         )
     if not candidates:
         pairs = " For pairs of texts that belong together: --task=embedding." if texts[1] else ""
         raise UserError(
-            f"{path} has no column of labels: {_contents(columns)}. Name it with data.label.{pairs}"
+            f"{path} has no column of labels: {_contents(columns)}. Name it with task.label.{pairs}"
         )
     return candidates[0]
 

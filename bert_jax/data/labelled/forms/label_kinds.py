@@ -23,7 +23,7 @@ from bert_jax.data.labelled.missing import is_missing_label
 from bert_jax.data.labelled.tables import LISTS
 from bert_jax.files.errors import UserError
 
-# Task -> value of `head.problem_type`.
+# Task -> value of `task.problem_type`.
 PROBLEM_TYPES = {"classification": "single", "regression": "regression", "multi_label": "multi"}
 MULTI_LABEL_METRICS = {"metrics": ("macro_f1", "f1")}
 _SEPARATORS = (",", ";", "|")
@@ -62,7 +62,7 @@ class Kind:
 def task_of(given: Mapping[str, Any]) -> str:
     """Returns the task of the problem type that the user sets; "" if there is none."""
     names = {kind: name for name, kind in PROBLEM_TYPES.items()}
-    return names.get(str(given.get("head.problem_type")), "")
+    return names.get(str(given.get("task.problem_type")), "")
 
 
 def kind_of(
@@ -73,7 +73,7 @@ def kind_of(
     Args:
       values: the cells; those without a label are left out.
       task: a key of PROBLEM_TYPES; "": any.
-      given: fields that the user set; `data.label_separator` and `data.decimal` are kept.
+      given: fields that the user set; `task.label_separator` and `task.decimal` are kept.
       where: the column, for messages.
       grades: whether the column has a name of amounts, such as score.
 
@@ -82,14 +82,14 @@ def kind_of(
     """
     values = [value for value in values if not is_missing_label(value)]
     if not values:
-        raise UserError(f"{where} is empty: name another column with data.label.")
-    separator = str(given.get("data.label_separator", ""))
+        raise UserError(f"{where} is empty: name another column with task.label.")
+    separator = str(given.get("task.label_separator", ""))
     fields: dict[str, Any] = {}
     if lists := _lists(values, separator):
         if any(is_list_text(value) for value in values):
-            fields["data.label_separator"] = separator = LISTS
+            fields["task.label_separator"] = separator = LISTS
         if names := _places(lists):
-            fields["data.multi_hot"] = names
+            fields["task.multi_hot"] = names
             lists = [[n for n, x in zip(names, row, strict=True) if truth(x)] for row in lists]
         if task != "multi_label" and all(len(row) == 1 for row in lists):
             values = [row[0] for row in lists]  # as annotation tools write a single label
@@ -98,7 +98,7 @@ def kind_of(
         else:
             raise UserError(f"{where} has lists of labels, which are for --task=multi_label.")
     texts = [str(value).strip() for value in values]
-    marks = [str(given["data.decimal"])] if "data.decimal" in given else _decimal_marks(texts)
+    marks = [str(given["task.decimal"])] if "task.decimal" in given else _decimal_marks(texts)
     if task == "multi_label" or (not task and not lists and not marks):
         separator = separator or ("" if lists else _separator(texts))
         if separator or task == "multi_label":
@@ -112,7 +112,7 @@ def kind_of(
             shown = next(text for text in numbers if "," in text)
             raise UserError(
                 f"{where} has {shown!r}, and the comma may begin decimals or group thousands: say"
-                " which mark begins decimals, --config.data.decimal=, or --config.data.decimal=."
+                " which mark begins decimals, --config.task.decimal=, or --config.task.decimal=."
             )
         return _amounts(plain, marks, fields, where)
     counts = Counter(texts)
@@ -123,12 +123,12 @@ def kind_of(
     if not repeats(counts, len(values)):
         raise UserError(
             f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are no"
-            " labels: name another column with data.label."
+            " labels: name another column with task.label."
         )
     if len(counts) == 1:
         raise UserError(
             f"{where}: all {len(texts):,} labels are {texts[0]!r}, and a classifier needs two"
-            " classes: name another column with data.label."
+            " classes: name another column with task.label."
         )
     return _classes(counts, fields)
 
@@ -171,14 +171,14 @@ def _places(lists: Sequence[Sequence[Any]]) -> tuple[str, ...]:
 def _several(
     rows: Sequence[Sequence[Any]], separator: str, fields: Mapping[str, Any], where: str
 ) -> Kind:
-    names = set(fields.get("data.multi_hot", ()))
+    names = set(fields.get("task.multi_hot", ()))
     names |= {str(name).strip() for row in rows for name in row}
     if not any(rows):
-        raise UserError(f"{where} has no label in any row: name another column with data.label.")
+        raise UserError(f"{where} has no label in any row: name another column with task.label.")
     apart = f" separated by {separator!r}" if separator not in ("", LISTS) else ""
-    if "data.multi_hot" in fields:
-        apart = " as lists of 0 and 1 (--config.data.multi_hot names them)"
-    fields = {"data.label_separator": separator, **fields, **MULTI_LABEL_METRICS}
+    if "task.multi_hot" in fields:
+        apart = " as lists of 0 and 1 (--config.task.multi_hot names them)"
+    fields = {"task.label_separator": separator, **fields, **MULTI_LABEL_METRICS}
     return Kind("multi_label", f"any number of {len(names)} labels{apart}", fields)
 
 
@@ -230,11 +230,11 @@ def _amounts(
     if low == high:
         raise UserError(
             f"{where}: all {numbers.total():,} numbers are {low:g}, and nothing can be learned from"
-            " them: name another column with data.label."
+            " them: name another column with task.label."
         )
     fields = {**fields, "metrics": ("pearson", "spearman")}
     if marks:
-        fields["data.decimal"] = marks[0]
+        fields["task.decimal"] = marks[0]
     return Kind("regression", f"numbers from {low:g} to {high:g}", fields)
 
 

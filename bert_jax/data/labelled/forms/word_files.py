@@ -33,7 +33,7 @@ _MIN_WORDS = 3
 _SENTENCES = ("sentence", "sentence #", "sentence_id", "sentence id", "sentence_idx", "sent_id")
 _SPANS = ("entities", "spans", "label", "labels", "annotations")
 # Fields of a run whose tags are classes of words.
-_CLASSES = {"head.entities": False, "metrics": ("accuracy",)}
+_CLASSES = {"task.entities": False, "metrics": ("accuracy",)}
 # CoNLL-U: the number of columns, those of the word and of its part of speech.
 _CONLL_U = 10, 1, 3
 # Lines that are read to find out the form of a file.
@@ -60,7 +60,7 @@ def detect_columns(path: str) -> dict[str, Any] | None:
         return None
     columns = list(zip(*right, strict=True))
     if width == _CONLL_U[0] and any(map(str.isdecimal, columns[0])):
-        return {"data.text_a": str(_CONLL_U[1]), "data.label": str(_CONLL_U[2]), **_CLASSES}
+        return {"task.text_a": str(_CONLL_U[1]), "task.label": str(_CONLL_U[2]), **_CLASSES}
     typed = [c for c, tags in enumerate(columns) if _are_entities(tags)]
     if not typed and all(line.strip() for line in lines):
         return None  # texts and labels, or the lines of a text
@@ -69,8 +69,8 @@ def detect_columns(path: str) -> dict[str, Any] | None:
     words = next(c for c in (0, 1) if c != tags)
     if width > 2 and words == 0 and all(map(str.isdecimal, columns[0])):
         words = 1  # after the number of the word
-    fields = {"data.text_a": str(words)} if words else {}
-    fields |= {"data.label": str(tags)} if tags != width - 1 else {}
+    fields = {"task.text_a": str(words)} if words else {}
+    fields |= {"task.label": str(tags)} if tags != width - 1 else {}
     return {**fields, **({} if typed else _CLASSES)}
 
 
@@ -81,7 +81,7 @@ def is_conll(path: str) -> bool:
       UserError: there is no such file, or a line is not UTF-8.
     """
     fields = detect_columns(path)
-    return fields is not None and fields.get("head.entities", True)
+    return fields is not None and fields.get("task.entities", True)
 
 
 def detect_words(
@@ -97,20 +97,20 @@ def detect_words(
     Raises:
       UserError: tags are numbers, or rows of words have no column of sentences.
     """
-    words = given.get("data.text_a") or known(_WORDS, columns)
-    text = given.get("data.text_a") or known(TEXTS, columns)
-    spans = known([n for n in _SPANS if n == given.get("data.label", n)], columns)
+    words = given.get("task.text_a") or known(_WORDS, columns)
+    text = given.get("task.text_a") or known(TEXTS, columns)
+    spans = known([n for n in _SPANS if n == given.get("task.label", n)], columns)
     if text in columns and spans in columns and _are_spans(columns[text], columns[spans], spans):
-        fields = {"data.text_a": str(text), "data.label": str(spans)}
+        fields = {"task.text_a": str(text), "task.label": str(spans)}
         return f"texts ({text}) and their entities ({spans})", fields
-    tags = given.get("data.label") or known(_TAGS, columns)
+    tags = given.get("task.label") or known(_TAGS, columns)
     if words is None or words not in columns:
         words = text
     if words not in columns or tags not in columns:
         return None
     cells = zip(columns[words], columns[tags], strict=True)
     pairs = [pair for pair in cells if not any(map(is_missing, pair))]
-    fields = {"data.text_a": str(words), "data.label": str(tags)}
+    fields = {"task.text_a": str(words), "task.label": str(tags)}
     is_row = all(_is_word(word) for word, _ in pairs)
     if pairs and not is_row and all(_fit(*pair) for pair in pairs):
         each = [tag for _, value in pairs for tag in elements(value)]
@@ -125,13 +125,13 @@ def detect_words(
             return what, fields | ({} if of_entities else _CLASSES)
     if str(words).strip().lower() not in _WORDS or not is_row:
         return None
-    sentence = given.get("data.id") or known(_SENTENCES, columns)
+    sentence = given.get("task.id") or known(_SENTENCES, columns)
     if sentence is None or sentence not in columns:
         raise UserError(
             f"{path} has a word a row ({words}), and no column that numbers sentences among"
-            f" {listed(columns)}: name it with data.id, or set --task=classification."
+            f" {listed(columns)}: name it with task.id, or set --task=classification."
         )
-    fields["data.id"] = str(sentence)
+    fields["task.id"] = str(sentence)
     what = f"a word ({words}) and its tag ({tags}) a row, sentences by {sentence!r}"
     return what, fields | ({} if _are_entities(str(tag) for _, tag in pairs) else _CLASSES)
 

@@ -1,35 +1,35 @@
 """Classification and regression of texts and pairs of texts (paper, section 4.1)."""
 
 import dataclasses
+import functools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config import defaults
-from bert_jax.config.class_fields import DECISION_FIELDS, LOSS_FIELDS
-from bert_jax.config.data import LabelledConfig
-from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.group import derived, named, setting
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
-from bert_jax.data.labelled.sequences import EncodedRows
-from bert_jax.data.labelled.table_rows import first_row
+from bert_jax.data.labelled.sequences import EncodedRows, window_starts
+from bert_jax.data.labelled.table_rows import first_row, read_rows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_plain_texts, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
 from bert_jax.tasks import losses
-from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
-from bert_jax.tasks.decisions import Decision
+from bert_jax.tasks.class_loss import LOSS_FIELDS, ClassLoss, ClassLossConfig, balanced_weights
+from bert_jax.tasks.classification.decisions import Decision
+from bert_jax.tasks.classification.review import make_review
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Pooled
 from bert_jax.tasks.task import Answer, Batch, Prediction, check_metrics
 
 # (gold, predicted) -> score, of class numbers.
@@ -57,73 +57,193 @@ METRICS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Classification(Labelled):
+class Classification(ClassLossConfig, Pooled):
     """Classes, several labels or a number for each text or pair.
 
     Attributes:
       metrics: rows of METRICS[kind].
-      kind: single, multi or regression.
-      long_texts, stride: what is done with texts of more than `max_sequence_length` tokens; see
-        `encode_texts`.
-      columns: the columns of the files.
-      on_missing: what is done with rows without text or label; see `read_table`.
-      published: the published set, if it is one.
       decision: from logits to labels.
       class_loss: the loss of classes, set by `bind`.
     """
 
-    kind: str = "single"
-    long_texts: str = "truncate"
-    stride: int = 0
-    columns: Columns | None = None
-    on_missing: str = "error"
-    published: TextTask | None = dataclasses.field(default=None, hash=False)  # it has dicts
-    decision: Decision = Decision()
-    class_loss: ClassLoss = ClassLoss()
+    name: str = "classification"
+    # `single`, `multi` (any number of labels) or `regression`.
+    problem_type: str = setting("single", choices=("single", "multi", "regression"))
+    # Column of the text, by name, or by number from 0 in files without a header; empty: none.
+    text_a: str = setting("text_a")
+    # Column of the second text of a pair.
+    text_b: str = setting("")
+    # Column of the label; for several labels per example also a comma-separated list of columns.
+    label: str = setting("label")
+    # Column of an ID, which predictions repeat.
+    id: str = setting("")
+    # Texts with more than `max_length` tokens. `truncate`: their end is cut off; `windows`: they
+    # are read in overlapping windows, a row each, with the label of the text, and the logits of
+    # its windows are pooled (window_pool).
+    long_texts: str = setting("truncate", choices=("truncate", "windows"))
+    # Tokens from the start of a window to that of the next one; 0: half of a window.
+    stride: int = setting(0, minimum=0)
+    # Windows of a text that an epoch trains on, drawn anew for each epoch; 0: all.
+    windows_per_epoch: int = setting(0, minimum=0)
+    # The logits of a text are the `mean` or the `max` of those of its windows.
+    window_pool: str = setting("mean", choices=("mean", "max"))
+    # Separator of several labels in the label column; `[]`: cells are lists, such as `['a', 'b']`;
+    # empty: one label per row.
+    label_separator: str = setting("")
+    # Names of the classes, where a label is a list of 0 and 1 with a place for each class.
+    multi_hot: tuple[str, ...] = setting(())
+    # Decimal mark of labels that are numbers; the other mark may group thousands.
+    decimal: str = setting(".", choices=(".", ","))
+    # Rows without the text or the label that training and evaluation need: an `error` that counts
+    # them all, or `skip` them.
+    on_missing: str = setting("error", choices=("error", "skip"))
+    # A row of GLUE or CHINESE in data/labelled/published_sets.py, which defines columns and labels.
+    published: str = setting("")
+    # Whether to encode both orders of a pair and add the two vectors.
+    both_orders: bool = setting(False)
+    # `tuned` chooses a threshold for each label on `data.eval`, which evaluation
+    # and prediction use: with one label per text the thresholds with the best first metric, with
+    # several those with the best F1 of each label. `default`: the most probable label, or all above
+    # one half.
+    thresholds: str = setting("default", choices=("default", "tuned"))
+    # `temperature` divides the logits by the number with the lowest negative
+    # log-likelihood of `data.eval`, for evaluation and prediction (Guo et al. 2017, arXiv
+    # 1706.04599).
+    calibration: str = setting("none", choices=("none", "temperature"))
+    decision: Decision = derived(Decision())
+    class_loss: ClassLoss = derived(ClassLoss())
 
     HEAD = "classifier"
-    POOLS = True
+    TAUGHT = ("problem_type", "both_orders")
     PACKS = True
     EXAMPLE = TextExample
 
-    default_config = staticmethod(defaults.classification)
+    @property
+    def published_set(self) -> TextTask | None:
+        """The published set, if it is one."""
+        return (GLUE | CHINESE)[self.published] if self.published else None
 
-    @classmethod
-    def make(cls, config: FinetuningConfig) -> "Classification":
-        """Returns the task of a configuration, without labels.
+    @property
+    def kind(self) -> str:
+        """What labels are: single, multi or regression."""
+        published = self.published_set
+        if published is None:
+            return self.problem_type
+        return "regression" if published.is_regression else "single"
+
+    @functools.cached_property
+    def columns(self) -> Columns | None:
+        """The columns of the files; None: those of the published set."""
+        if self.published:
+            return None
+        text_a = parse_column(self.text_a)
+        if text_a is None:
+            raise UserError("text_a is missing: the column of the text.")
+        label: Any = parse_column(self.label)
+        if self.kind == "multi" and "," in self.label:
+            label = tuple(name.strip() for name in self.label.split(","))
+        return Columns(
+            text_a,
+            parse_column(self.text_b),
+            label,
+            separator=self.label_separator or None,
+            id=parse_column(self.id),
+            multi_hot=self.multi_hot,
+            decimal=self.decimal if self.kind == "regression" else None,
+        )
+
+    def check(self) -> None:
+        super().check()
+        known = GLUE | CHINESE
+        if self.published and self.published not in known:
+            raise UserError(
+                f"published={self.published!r} is no published set. Available: {', '.join(known)}."
+            )
+        if self.windows_per_epoch and self.long_texts != "windows":
+            raise UserError(
+                f"windows_per_epoch={self.windows_per_epoch} has no effect with"
+                f" config.task.long_texts={self.long_texts!r}: set config.task.long_texts=windows."
+            )
+        if self.both_orders and self.long_texts == "windows":
+            raise UserError(
+                "both_orders=True encodes whole pairs, and config.task.long_texts='windows' parts"
+                " of them: set one of the two to its default."
+            )
+        if self.kind == "regression":
+            self.check_unset((*LOSS_FIELDS, "thresholds", "calibration"), "there are no classes")
+        if self.kind == "single" and "f1" in self.metrics and len(self.labels) not in (0, 2):
+            raise UserError(
+                f"metrics: f1 is of one of two labels, and there are {len(self.labels)}"
+                f" ({', '.join(self.labels)}): take macro_f1."
+            )
+
+    def for_run(self, config: RunConfig) -> Self:
+        """Returns the task with the metrics of a run and the labels of a published set.
 
         Raises:
-          UserError: for a set, a kind of labels, a metric or a head that does not exist.
+          UserError: for a metric that labels of this kind do not have, or columns that do not go
+            together.
         """
-        data, metrics = config.data, config.metrics
-        known, kind, published = GLUE | CHINESE, config.head.problem_type, None
-        if name := data.published:
-            if name not in known:
-                raise UserError(f"Unknown data.published={name!r}. Available: {', '.join(known)}.")
-            published = known[name]
-            kind = "regression" if published.is_regression else "single"
-        note = f", the metrics for head.problem_type={kind!r}"
-        check_metrics(metrics, METRICS[kind], note)
-        columns = None if published else _columns(data, kind)
-        labels = published.labels if published else ()
-        class_fields = () if kind == "regression" else (*LOSS_FIELDS, *DECISION_FIELDS)
-        return cls(
-            kind=kind,
-            long_texts=data.long_texts,
-            stride=data.stride,
-            **shared_fields(config, "classification", class_fields),
-            columns=columns,
-            on_missing=data.on_missing,
-            published=published,
-            labels=labels,
-            decision=Decision(several=kind == "multi"),
+        note = f", the metrics for task.problem_type={self.kind!r}"
+        check_metrics(config.metrics, METRICS[self.kind], note)
+        temperature = config.distillation.temperature
+        if self.kind == "regression" and temperature != 1:
+            raise UserError(
+                f"distillation.temperature={temperature} divides logits, and"
+                " config.task.problem_type='regression' has none: set"
+                " config.distillation.temperature=1."
+            )
+        published = self.published_set
+        with named("task."):
+            assert published or self.columns
+        return dataclasses.replace(
+            super().for_run(config),
+            labels=published.labels if published else self.labels,
+            decision=Decision(several=self.kind == "multi"),
         )
+
+    @property
+    def view(self) -> tuple[str, str]:
+        if self.kind == "regression":
+            return "Value", "The number that the model gives."
+        return "Classify", "The probability of each class."
+
+    def describe(self):
+        yield from super().describe()
+        yield from self.describe_classes(("thresholds", "calibration"))
+
+    def more_parts(self):
+        if self.both_orders:
+            yield "sum of both orders"
+        if self.splits_texts:
+            yield f"{self.window_pool} of a text's windows"
+
+    @property
+    def reads_numbers(self) -> bool:
+        return self.kind == "regression"
+
+    @property
+    def splits_texts(self) -> bool:
+        return self.long_texts == "windows"
+
+    def row_texts(self, example):
+        return ((example.text_a, *filter(None, [example.text_b])),)
+
+    def mean_rows(self, lengths, max_length):
+        if not self.splits_texts:
+            return 1.0
+        counts = [len(window_starts(n - 2, max_length - 2, self.stride)) for n in lengths]
+        return sum(min(n, self.windows_per_epoch or n) for n in counts) / max(1, len(counts))
+
+    @property
+    def can_pack(self) -> bool:
+        return super().can_pack and not self.both_orders
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
         if not labelled and self.is_plain(path):
             return read_plain_texts(path, counts)
-        if self.published:
-            return self.published.read(path, counts, labelled)
+        if published := self.published_set:
+            return published.read(path, counts, labelled)
         assert self.columns is not None
         return read_table(path, self.columns, counts, labelled, on_missing=self.on_missing)
 
@@ -137,7 +257,7 @@ class Classification(Labelled):
     @property
     def _forms(self) -> list[Columns]:
         """All forms that a file of the task may have."""
-        published = self.published
+        published = self.published_set
         forms = (*published.test_columns, *published.columns) if published else (self.columns,)
         return [form for form in forms if form is not None]
 
@@ -145,13 +265,6 @@ class Classification(Labelled):
     def reads_pairs(self) -> bool:
         """Whether an example is a pair of texts."""
         return any(form.text_b is not None for form in self._forms)
-
-    def __post_init__(self):
-        if self.kind == "single" and "f1" in self.metrics and len(self.labels) not in (0, 2):
-            raise UserError(
-                f"metrics: f1 is of one of two labels, and there are {len(self.labels)}"
-                f" ({', '.join(self.labels)}): take macro_f1."
-            )
 
     def find_labels(self, examples):
         if self.labels or self.kind == "regression":
@@ -167,15 +280,15 @@ class Classification(Labelled):
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
         bound = super().bind(model, tokenizer, phase, evaluate)
-        class_loss = ClassLoss.make(self.head, self.labels, several=self.kind == "multi")
+        class_loss = ClassLoss.make(self, self.labels, several=self.kind == "multi")
         return dataclasses.replace(bound, class_loss=class_loss)
 
     def make_model(self) -> ClassificationModel:
-        return ClassificationModel(self.model, max(1, len(self.labels)), self.head)
+        return ClassificationModel(self.model, max(1, len(self.labels)), self, self.both_orders)
 
     def example_batch(self) -> dict[str, jax.Array]:
         batch = super().example_batch()
-        if self.head.both_orders:
+        if self.both_orders:
             return {name: jnp.stack([array, array], axis=1) for name, array in batch.items()}
         return batch
 
@@ -206,7 +319,7 @@ class Classification(Labelled):
 
     def encode(self, examples, tokenizer, counts) -> EncodedRows:
         labels, length = Labels(self.labels) if self.labels else None, self.max_sequence_length
-        both = self.head.both_orders
+        both = self.both_orders
         long = (both, self.long_texts, self.stride)
         return encode_texts(examples, tokenizer, length, labels, self.kind, counts, *long)
 
@@ -227,7 +340,7 @@ class Classification(Labelled):
         """Returns float64[examples, classes]; see `collect` for the arguments."""
         logits = np.array([answer["logits"] for answer in answers], np.float64)
         if len(logits) > len(examples):
-            logits = pool_windows(logits, rows.example, self.head.window_pool)
+            logits = pool_windows(logits, rows.example, self.window_pool)
         return logits
 
     def _choice(self, chosen: np.ndarray) -> dict[str, Any]:
@@ -238,6 +351,35 @@ class Classification(Labelled):
 
     def _named(self, probabilities: np.ndarray) -> dict[str, float]:
         return dict(zip(self.labels, map(float, probabilities), strict=True))
+
+    def counts(self, examples, predictions):
+        if self.kind == "regression":
+            return {}
+        count = scores.multi_label_counts if self.kind == "multi" else scores.class_counts
+        counts = count(self.gold(examples), self.found(predictions))
+        names = enumerate(self.labels)
+        return {name: counts.get(number, scores.Counts()) for number, name in names}
+
+    def review(self, examples, predictions):
+        return make_review(self, examples, predictions)
+
+    @property
+    def has_tables(self) -> bool:
+        return not self.published
+
+    def input_rows(self, path):
+        if self.is_plain(path):
+            return ({"text": text.text_a} for text in read_plain_texts(path, Counter()))
+        has_header = self.columns is None or self.columns.has_header
+        return (row for _, row in read_rows(path, Counter(), has_header))
+
+    def cells(self, prediction):
+        if self.kind == "regression":
+            return [{"predicted_value": prediction["value"]}]
+        if self.kind == "multi":
+            return [{"predicted_labels": ", ".join(prediction["labels"])}]
+        label = prediction["label"]
+        return [{"predicted_label": label, "probability": prediction["probabilities"][label]}]
 
     def score(self, examples, predictions):
         gold, found = self.gold(examples), self.found(predictions)
@@ -259,7 +401,9 @@ class Classification(Labelled):
             return self
         score, gold = METRICS[self.kind][self.metrics[0]], self.gold(rows.examples)
         logits = self._logits(rows.examples, rows.rows, answers)
-        decision = self.decision.fitted(self.head, logits, gold, score)
+        decision = self.decision.fitted(
+            self.calibration == "temperature", self.thresholds == "tuned", logits, gold, score
+        )
         return dataclasses.replace(self, decision=decision)
 
     def fitted_values(self):
@@ -272,12 +416,12 @@ class Classification(Labelled):
     def decision_scores(self, examples, rows, answers):
         """Scores without thresholds, and the calibration with and without a temperature."""
         values: dict[str, float] = {}
-        if self.head.thresholds == "tuned":
+        if self.thresholds == "tuned":
             plain = dataclasses.replace(self.decision, thresholds=())
             found = dataclasses.replace(self, decision=plain).collect(examples, rows, answers)
             before = self.score(examples, found)
             values |= {f"untuned_{name}": value for name, value in before.items()}
-        if self.head.calibration == "temperature":
+        if self.calibration == "temperature":
             logits, gold = self._logits(examples, rows, answers), self.gold(examples)
             values |= {"temperature": self.decision.temperature}
             values |= self.decision.calibration_scores(logits, gold)
@@ -325,21 +469,3 @@ def pool_windows(logits: np.ndarray, example: np.ndarray, pool: str) -> np.ndarr
         return np.maximum.reduceat(logits, starts)
     counts = np.diff(np.append(starts, len(example)))
     return np.add.reduceat(logits, starts) / counts[:, None]
-
-
-def _columns(data: LabelledConfig, kind: str) -> Columns:
-    text_a = parse_column(data.text_a)
-    if text_a is None:
-        raise UserError("data.text_a is missing: the column of the text.")
-    label: Any = parse_column(data.label)
-    if kind == "multi" and "," in data.label:
-        label = tuple(name.strip() for name in data.label.split(","))
-    return Columns(
-        text_a,
-        parse_column(data.text_b),
-        label,
-        separator=data.label_separator or None,
-        id=parse_column(data.id),
-        multi_hot=data.multi_hot,
-        decimal=data.decimal if kind == "regression" else None,
-    )

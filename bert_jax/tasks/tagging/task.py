@@ -1,18 +1,21 @@
 """A tag for each word, such as named entities (paper, section 5.3)."""
 
 import dataclasses
+import itertools
+import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config import defaults
-from bert_jax.config.class_fields import LOSS_FIELDS
+from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.group import derived, setting
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
@@ -25,10 +28,12 @@ from bert_jax.models import crf
 from bert_jax.models.task_heads import TaggingModel, TaggingOutputs
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
+from bert_jax.scores.sampling import error_of_counts
 from bert_jax.tasks import losses
-from bert_jax.tasks.class_loss import ClassLoss, balanced_weights
+from bert_jax.tasks.class_loss import LOSS_FIELDS, ClassLoss, ClassLossConfig, balanced_weights
 from bert_jax.tasks.losses import Sum, Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.supervised import Headed
+from bert_jax.tasks.tagging.review import make_review
 from bert_jax.tasks.task import (
     WINDOW,
     Answer,
@@ -42,76 +47,110 @@ METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Tagging(Labelled):
+class Tagging(ClassLossConfig, Headed):
     """A tag for each word.
 
     Attributes:
       metrics: some of METRICS[entities].
-      entities: whether tags are those of entities.
-      words, tags: columns or fields of the files.
-      sentence: column of the sentences in tables with a word a row; None: there is none.
-      document_context: whether rows are filled with the sentences around.
-      stride: pieces from the start of a window to that of the next one; 0: half of a window.
-      by_character: whether each character of a plain text is a word.
-      strip_numbers: whether numbers of characters in a word are removed.
       labels: the tags.
       class_loss: the loss of tags, without a CRF, set by `bind`.
     """
 
-    entities: bool = True
-    words: str | int = "tokens"
-    tags: str | int = "tags"
-    sentence: str | int | None = None
-    document_context: bool = False
-    stride: int = 0
-    by_character: bool = False
-    strip_numbers: bool = False
-    class_loss: ClassLoss = ClassLoss()
+    name: str = "tagging"
+    # Whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
+    entities: bool = setting(True)
+    # JSON lines: the field of the words; CoNLL: their column by number from 0, empty for the first;
+    # tables with a word a row: by name.
+    text_a: str = setting("")
+    # The same for the tags; empty: `tags`, or the last column.
+    label: str = setting("")
+    # Tables with a word a row: column of the sentence.
+    id: str = setting("")
+    # What is between the encoder and the last layer: nothing, a CRF (`crf`), a BiLSTM or both.
+    head: str = setting("linear", choices=("linear", "bilstm", "crf", "bilstm_crf"))
+    # Whether to fill rows with the preceding and following sentences (paper, section 5.3).
+    document_context: bool = setting(False)
+    # What gives a word its tag: its `first` sub-word, the `mean` of the probabilities of its
+    # sub-words, or the sub-word with the most probable tag (`max`); in training too.
+    subwords: str = setting("first", choices=("first", "mean", "max"))
+    # A word that several windows of a long sentence show has its tag from the window with most
+    # `context`, or from the mean of the probabilities of all (`vote`).
+    overlap: str = setting("context", choices=("context", "vote"))
+    # Tokens from the start of a window of a long sentence to that of the next one; 0: half of a
+    # window.
+    stride: int = setting(0, minimum=0)
+    # In files whose words are characters with their position in a word after them, as in Weibo's
+    # (`A0`, `B1`), remove these numbers; other files stay as they are.
+    strip_numbers: bool = setting(False)
+    # `msra_ner`: words are characters; empty: they are not.
+    published: str = setting("", choices=("", "msra_ner"))
+    class_loss: ClassLoss = derived(ClassLoss())
 
     HEAD = "classifier"
+    TAUGHT = ("subwords",)
     PACKS = True
     EXAMPLE = TaggedExample
 
-    default_config = staticmethod(defaults.tagging)
+    @classmethod
+    def default_config(cls, tags: str = "entities") -> FinetuningConfig:
+        """Returns the defaults for tags of words: of `entities`, or of `words` such as parts of
+        speech.
+
+        Raises:
+          UserError: for another kind of tags.
+        """
+        if tags not in ("entities", "words"):
+            raise UserError(f"Unknown tags {tags!r}. Available: entities, words.")
+        return FinetuningConfig(
+            task=cls(entities=tags == "entities"),
+            data=LabelledConfig(batch_by="tokens"),
+            metrics=METRICS[tags == "entities"],
+        )
+
+    def check(self) -> None:
+        super().check()
+        if self.has_crf:
+            why = "a CRF has a loss of whole sentences, config.task.head=linear one of words"
+            self.check_unset(LOSS_FIELDS, why)
+        if self.subwords != "first" and self.has_bilstm:
+            raise UserError(
+                f"subwords={self.subwords!r} does not go with config.task.head={self.head!r},"
+                " whose BiLSTM reads the first sub-words: set one of the two to its default."
+            )
+        if self.overlap == "vote" and self.has_crf:
+            raise UserError(
+                f"overlap='vote' does not go with config.task.head={self.head!r}, which"
+                " decodes the tags of a window together: set config.task.overlap=context."
+            )
+
+    def for_run(self, config: RunConfig) -> Self:
+        check_metrics(config.metrics, METRICS[self.entities])
+        return super().for_run(config)
+
+    @property
+    def by_character(self) -> bool:
+        """Whether each character of a plain text is a word."""
+        return self.published == "msra_ner"
 
     @property
     def between_words(self) -> str:
-        """What stands between the words of a text."""
         return "" if self.by_character else " "
 
-    @classmethod
-    def make(cls, config: FinetuningConfig) -> "Tagging":
-        """Returns the task of a configuration, without labels.
+    @property
+    def view(self) -> tuple[str, str]:
+        if self.entities:
+            return "Entities", "The entities of a text."
+        return "Tags", "The tag of each word."
 
-        Raises:
-          UserError: for a head, layers or a metric that does not exist, or another set than
-            MSRA's.
-        """
-        data, head, metrics = config.data, config.head, config.metrics
-        if (published := data.published) not in ("", "msra_ner"):
-            raise UserError(f"Unknown data.published={published!r}. Available: msra_ner.")
-        check_metrics(metrics, METRICS[head.entities])
-        has_crf = head.tagging.endswith("crf")
-        why = "only labels of texts have it"
-        if has_crf:
-            why = "a CRF has a loss of whole sentences, head.tagging=linear one of words"
-        return cls(
-            entities=head.entities,
-            **shared_fields(config, "tagging", () if has_crf else LOSS_FIELDS, why),
-            words=_or(parse_column(data.text_a), "tokens"),
-            tags=_or(parse_column(data.label), "tags"),
-            sentence=parse_column(data.id),
-            document_context=head.document_context,
-            stride=data.stride,
-            by_character=published == "msra_ner",
-            strip_numbers=data.strip_numbers,
-        )
+    def sample(self, example):
+        return {"text": self.between_words.join(example.words)}
 
     def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
         if not labelled and ending_of(path) == ".txt" and not is_conll(path):
             return read_plain_words(path, counts, self.by_character)
-        columns, plain = (self.words, self.tags), not self.entities
-        how = plain, self.strip_numbers, self.by_character, self.sentence
+        columns = _or(parse_column(self.text_a), "tokens"), _or(parse_column(self.label), "tags")
+        sentence = parse_column(self.id)
+        how = not self.entities, self.strip_numbers, self.by_character, sentence
         return read_tagged(path, counts, labelled, *columns, *how)
 
     def find_labels(self, examples):
@@ -122,7 +161,7 @@ class Tagging(Labelled):
 
     def encode(self, examples, tokenizer, counts) -> WordRows:
         length, labels = self.max_sequence_length, Labels(self.labels)
-        how = (self.document_context, self.stride, self.head.subwords != "first")
+        how = (self.document_context, self.stride, self.subwords != "first")
         return encode_words(examples, tokenizer, length, labels, counts, *how)
 
     def windows(self, examples):
@@ -138,15 +177,15 @@ class Tagging(Labelled):
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
         bound = super().bind(model, tokenizer, phase, evaluate)
-        return dataclasses.replace(bound, class_loss=ClassLoss.make(self.head, self.labels))
+        return dataclasses.replace(bound, class_loss=ClassLoss.make(self, self.labels))
 
     def make_model(self) -> TaggingModel:
-        return TaggingModel(self.model, len(self.labels), self.head)
+        return TaggingModel(self.model, len(self.labels), self, self.subwords)
 
     def example_batch(self) -> dict[str, jax.Array]:
         batch = super().example_batch()
         is_word = jnp.ones_like(batch["input_ids"], dtype=bool)
-        if self.head.subwords != "first":
+        if self.subwords != "first":
             batch["word_sizes"] = jnp.ones_like(batch["input_ids"])
         return batch | {"word_positions": batch["position_ids"], "is_word": is_word}
 
@@ -163,6 +202,15 @@ class Tagging(Labelled):
         weights = batch["is_word"] * weights.max(axis=1, keepdims=True)
         return {"task_loss": Sum(-(likelihood * weights[:, 0]).sum(), weights.sum())}
 
+    def describe(self):
+        yield from self.describe_classes()
+        yield from super().describe()
+
+    def misfits(self, teacher):
+        yield from super().misfits(teacher)
+        if teacher.has_crf or self.has_crf:
+            yield "and the run cannot be compared if one of them has a CRF: choose another teacher."
+
     def distilled_losses(self, outputs, teacher, batch, temperature):
         """The divergence of each word's tags; not with a CRF, whose tags depend on each other."""
         values = losses.divergence(outputs.logits, teacher.logits, temperature)
@@ -175,7 +223,7 @@ class Tagging(Labelled):
         """
         if outputs.crf is None:
             probabilities = jax.nn.softmax(outputs.logits)
-            if self.head.overlap == "vote":
+            if self.overlap == "vote":
                 return {"probabilities": probabilities}
             tags = probabilities.argmax(-1)
         else:
@@ -186,7 +234,7 @@ class Tagging(Labelled):
 
     def collect(self, examples, rows: WordRows, answers):
         """`words`, their `tags` with `probabilities`, and `entities`."""
-        merge = _vote if self.head.overlap == "vote" else _with_most_context
+        merge = _vote if self.overlap == "vote" else _with_most_context
         tags, probabilities = merge(rows, answers)
         predictions = []
         for number, example in enumerate(examples):
@@ -221,6 +269,45 @@ class Tagging(Labelled):
             }
             for kind, first, last in found
         ]
+
+    def counts(self, examples, predictions):
+        gold = [example.tags or () for example in examples]
+        found = [prediction["tags"] for prediction in predictions]
+        if self.entities:
+            return entity_scores.entity_counts(gold, found)
+        words = (list(itertools.chain.from_iterable(tags)) for tags in (gold, found))
+        return scores.class_counts(*words)
+
+    def error(self, examples, predictions, metric):
+        """By bootstrap over the sentences, from the counts of each."""
+        gold = [example.tags or () for example in examples]
+        found = [prediction["tags"] for prediction in predictions]
+        pairs = list(zip(gold, found, strict=True))
+        if metric == "accuracy":
+            right = [(sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs]
+            return error_of_counts([scores.Counts(*row) for row in right], "precision")
+        counts = (entity_scores.entity_counts([g], [f]) for g, f in pairs)
+        return error_of_counts(list(map(scores.micro, counts)), metric)
+
+    def review(self, examples, predictions):
+        return make_review(self, examples, predictions)
+
+    has_tables = True
+    TABLES_OF_EXAMPLES = True
+
+    def example_row(self, example):
+        return {"id": example.id, "text": example.locate(self.between_words)[0]}
+
+    def cells(self, prediction):
+        if self.entities:
+            names = ("type", "entity", "start", "end", "probability")
+            found = prediction["entities"]
+            values = [(e["type"], e["text"], e["start"], e["end"], e["probability"]) for e in found]
+        else:
+            names = ("word", "tag", "probability")
+            of_words = (prediction[name] for name in ("words", "tags", "probabilities"))
+            values = list(zip(*of_words, strict=True))
+        return [dict(zip(names, row, strict=True)) for row in values] or [dict.fromkeys(names)]
 
     def score(self, examples, predictions):
         """Entity-level, as conlleval, `TYPE_f1` of each type too; of other tags the accuracy."""

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.config.class_fields import ClassFields
 from bert_jax.scores import calibration, thresholds
 
 
@@ -42,24 +41,25 @@ class Decision:
 
     def fitted(
         self,
-        head: ClassFields,
+        calibrates: bool,
+        tunes: bool,
         logits: np.ndarray,
         gold: np.ndarray,
         score: Callable[[np.ndarray, np.ndarray], float],
     ) -> "Decision":
-        """Returns the decision that `head` asks for, fitted on labelled examples.
+        """Returns the decision that is fitted on labelled examples.
 
         Args:
-          head: its `calibration` and `thresholds` say what is fitted.
+          calibrates, tunes: whether the temperature and the thresholds are fitted.
           logits: float64[examples, labels].
           gold: what `choose` would return if all were right.
           score: (gold, predicted) -> score of a single label.
         """
         fitted = Decision(self.several)
-        if head.calibration == "temperature":
+        if calibrates:
             temperature = calibration.fit_temperature(*self._answers(logits, gold))
             fitted = dataclasses.replace(fitted, temperature=temperature)
-        if head.thresholds == "tuned":
+        if tunes:
             found = fitted.probabilities(logits)
             if self.several:
                 chosen = thresholds.label_thresholds(found, gold)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.scores.calibration import calibration_bins
-from bert_jax.tools.listeners import review_parts as review
+from bert_jax.tasks import review_parts as review
 
 
 def test_confusion_and_calibration_agree_with_scikit_learn():

@@ -3,12 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 
-from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.group import setting
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
@@ -18,7 +20,8 @@ from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy, divergence, metric, weighted_sum
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.span.review import make_review
+from bert_jax.tasks.supervised import Headed
 from bert_jax.tasks.task import (
     Answer,
     Batch,
@@ -34,50 +37,54 @@ METRICS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Span(Labelled):
+class Span(Headed):
     """The span of a text that answers a question.
 
     Attributes:
       metrics: some of METRICS.
-      doc_stride, max_query_length, max_answer_length, n_best: as in `run_squad.py`.
-      null_answers: whether "no answer" is an answer (SQuAD 2.0).
-      null_threshold: "no answer" is the answer where its score exceeds the best span's by more.
-      is_chinese: scored as CMRC 2018.
     """
 
-    doc_stride: int = 128
-    max_query_length: int = 64
-    max_answer_length: int = 30
-    n_best: int = 20
-    null_answers: bool = False
-    null_threshold: float = 0.0
-    is_chinese: bool = False
+    name: str = "span"
+    # Stride in tokens between the windows of a long text.
+    doc_stride: int = setting(128)
+    # Maximum tokens of a question; the rest is cut off.
+    max_query_length: int = setting(64)
+    # Maximum tokens of an answer.
+    max_answer_length: int = setting(30)
+    # Number of best spans to list.
+    n_best: int = setting(20)
+    # Whether "no answer" is an answer (SQuAD 2.0).
+    null_answers: bool = setting(False)
+    # "No answer" is predicted if its score exceeds the best span's by more than this (results.json
+    # has the best threshold).
+    null_threshold: float = setting(0.0, any_number=True)
+    # `cmrc2018` has its own scores; empty: those of SQuAD.
+    published: str = setting("", choices=("", "cmrc2018"))
 
     HEAD = "span"
+    TOP = 100.0
     PACKS = True
     EXAMPLE = Question
 
-    default_config = staticmethod(defaults.span)
-
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "Span":
-        """Returns the task of a configuration, without labels.
+    def default_config(cls) -> FinetuningConfig:
+        """Returns the defaults for answers that are spans of a text (paper, section 4.2)."""
+        config = FinetuningConfig(task=cls(), max_length=384, metrics=METRICS[False])
+        return config.replace({"optimizer.learning_rate": 5e-5})
 
-        Raises:
-          UserError: for a metric or a head that does not exist, or another set than CMRC 2018.
-        """
-        data, head = config.data, config.head
-        known = METRICS[head.null_answers]
-        note = f", the metrics for head.null_answers={head.null_answers}"
-        check_metrics(config.metrics, known, note)
-        if (published := data.published) not in ("", "cmrc2018"):
-            raise UserError(f"Unknown data.published={published!r}. Available: cmrc2018.")
-        names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
-        return cls(
-            **shared_fields(config, "span"),
-            **{name: getattr(head, name) for name in (*names, "null_answers", "null_threshold")},
-            is_chinese=published == "cmrc2018",
-        )
+    def for_run(self, config: RunConfig) -> Self:
+        note = f", the metrics for task.null_answers={self.null_answers}"
+        check_metrics(config.metrics, METRICS[self.null_answers], note)
+        return super().for_run(config)
+
+    @property
+    def reads_features(self) -> bool:
+        return self.layers != "last" or self.has_bilstm
+
+    @property
+    def is_chinese(self) -> bool:
+        """Whether it is scored as CMRC 2018."""
+        return self.published == "cmrc2018"
 
     def read(self, path, counts, labelled) -> Iterator[Question]:
         """The questions of a file.
@@ -93,7 +100,7 @@ class Span(Labelled):
         if not has_answers:
             raise UserError(
                 f"{path} has no question with an answer that is in its text: nothing to learn or"
-                " to score. Where no answer is one, set --config.head.null_answers=true."
+                " to score. Where no answer is one, set --config.task.null_answers=true."
             )
 
     def encode(self, examples, tokenizer, counts) -> QuestionRows:
@@ -101,7 +108,7 @@ class Span(Labelled):
         return encode_questions(examples, tokenizer, *lengths, counts)
 
     def make_model(self) -> SpanModel:
-        return SpanModel(self.model, self.head)
+        return SpanModel(self.model, self)
 
     def losses(self, outputs: SpanOutputs, batch: Batch) -> Sums:
         """The mean of the cross-entropies of the start and of the end, as in `run_squad.py`.
@@ -160,6 +167,9 @@ class Span(Labelled):
             "null_odds": found.null_odds if math.isfinite(found.null_odds) else None,
             "n_best": n_best,
         }
+
+    def review(self, examples, predictions):
+        return make_review(self, examples, predictions)
 
     def score(self, examples, predictions):
         gold = {e.id: [text for text, _ in e.answers] for e in examples}

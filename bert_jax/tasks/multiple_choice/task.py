@@ -2,12 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterator
+from typing import Self
 
 import jax
 import numpy as np
 
-from bert_jax.config import defaults
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.group import setting
+from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -17,55 +19,59 @@ from bert_jax.models.task_heads import ClassificationOutputs, MultipleChoiceMode
 from bert_jax.scores import classification as scores
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sums
-from bert_jax.tasks.supervised import Labelled, shared_fields
+from bert_jax.tasks.multiple_choice.review import make_review
+from bert_jax.tasks.supervised import Pooled
 from bert_jax.tasks.task import Batch
 
 METRICS = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultipleChoice(Labelled):
+class MultipleChoice(Pooled):
     """Which of several endings continues a text.
 
     Attributes:
-      columns: the columns of the files.
       labels: none; endings have numbers.
     """
 
-    columns: ChoiceColumns = ChoiceColumns()
+    name: str = "multiple_choice"
+    # Column of the context.
+    text_a: str = setting("sent1")
+    # Column of the text before each ending; empty: none.
+    text_b: str = setting("sent2")
+    # Columns of the endings, in order; (): ending0, ending1, ...
+    endings: tuple[str, ...] = setting(())
+    # Column of the number of the correct ending, from 0, or of its letter.
+    label: str = setting("label")
+    # Column of an ID, which predictions repeat.
+    id: str = setting("")
+    # Whether all choices of an example share a dropout mask, as in GPT's released code.
+    share_dropout: bool = setting(False)
 
     HEAD = "classifier"
-    POOLS = True
     EXAMPLE = ChoiceExample
 
-    default_config = staticmethod(defaults.multiple_choice)
-
     @classmethod
-    def make(cls, config: FinetuningConfig) -> "MultipleChoice":
-        """Returns the task of a configuration, without labels.
+    def default_config(cls) -> FinetuningConfig:
+        """Returns the defaults for the choice of an ending (paper, section 4.4)."""
+        return FinetuningConfig(task=cls(), global_batch_size=16)
 
-        Raises:
-          UserError: for a metric or a head that does not exist, or without a column of the
-            context.
-        """
-        data = config.data
+    def check(self) -> None:
+        super().check()
+        if not self.text_a:
+            raise UserError("text_a is missing: the column of the context.")
+
+    def for_run(self, config: RunConfig) -> Self:
         if config.metrics != METRICS:
             raise UserError(f"metrics={config.metrics} must be {METRICS} for multiple choice.")
-        if data.long_texts != "truncate":
-            raise UserError(
-                f"data.long_texts={data.long_texts!r} is not for multiple choice: set it to"
-                " truncate."
-            )
-        if not data.text_a:
-            raise UserError("data.text_a is missing: the column of the context.")
-        columns = ChoiceColumns(
-            context=data.text_a,
-            start=data.text_b or None,
-            endings=tuple(data.endings),
-            label=data.label,
-            id=data.id or None,
+        return super().for_run(config)
+
+    @property
+    def columns(self) -> ChoiceColumns:
+        """The columns of the files."""
+        return ChoiceColumns(
+            self.text_a, self.text_b or None, self.endings, self.label, self.id or None
         )
-        return cls(**shared_fields(config, "multiple_choice"), columns=columns)
 
     def read(self, path, counts, labelled) -> Iterator[ChoiceExample]:
         return read_choices(path, counts, labelled, self.columns)
@@ -74,7 +80,7 @@ class MultipleChoice(Labelled):
         return encode_choices(examples, tokenizer, self.max_sequence_length, counts)
 
     def make_model(self) -> MultipleChoiceModel:
-        return MultipleChoiceModel(self.model, self.head)
+        return MultipleChoiceModel(self.model, self, self.share_dropout)
 
     def example_batch(self) -> dict[str, jax.Array]:
         return {name: array[:, None] for name, array in super().example_batch().items()}
@@ -104,6 +110,21 @@ class MultipleChoice(Labelled):
                 }
             )
         return predictions
+
+    has_tables = True
+
+    def cells(self, prediction):
+        choice = prediction["choice"]
+        return [
+            {
+                "predicted_choice": choice,
+                "predicted_ending": prediction["ending"],
+                "probability": prediction["probabilities"][choice],
+            }
+        ]
+
+    def review(self, examples, predictions):
+        return make_review(self, examples, predictions)
 
     def score(self, examples, predictions):
         gold = np.array([example.label for example in examples])

@@ -1,0 +1,92 @@
+"""The tasks by name. Their classes are in bert_jax/tasks, each with its fields of `config.task`."""
+
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from bert_jax.config.group import Group, check_known, derived, named, rules, setting
+from bert_jax.files.errors import UserError
+
+if TYPE_CHECKING:
+    from bert_jax.config.run import RunConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskConfig(Group):
+    """What a run trains: `config.task`. The base class of `bert_jax.tasks.task.Task`."""
+
+    # What is trained: a name in bert_jax.tasks.TASKS.
+    name: str = setting("")
+    # `config.metrics`: see there.
+    metrics: tuple[str, ...] = derived(())
+
+    # The class of the run's configuration.
+    RUN: ClassVar[type["RunConfig"]]
+
+    def for_run(self, config: "RunConfig") -> Self:
+        """Returns the task with what other fields of a run determine.
+
+        Raises:
+          UserError: the task cannot have these fields.
+        """
+        return dataclasses.replace(self, metrics=config.metrics)
+
+
+# A class, or where it is: "module:class". The modules import jax, and this one does not.
+TASKS: dict[str, type[TaskConfig] | str] = {
+    "pretraining": "bert_jax.tasks.pretraining:Pretraining",
+    "causal_lm": "bert_jax.tasks.causal_lm:CausalLM",
+    "bidirectional_lm": "bert_jax.tasks.bidirectional_lm:BidirectionalLM",
+    "classification": "bert_jax.tasks.classification.task:Classification",
+    "tagging": "bert_jax.tasks.tagging.task:Tagging",
+    "span": "bert_jax.tasks.span.task:Span",
+    "multiple_choice": "bert_jax.tasks.multiple_choice.task:MultipleChoice",
+    "embedding": "bert_jax.tasks.embedding:Embedding",
+}
+
+
+def find_task(name: str) -> type[Any]:
+    """Returns the class of a task.
+
+    Raises:
+      UserError: there is no such task.
+    """
+    if name not in TASKS:
+        for point in entry_points(group="bert_jax.tasks", name=name):  # of installed packages
+            TASKS[name] = point.load()
+    if name not in TASKS:
+        raise UserError(
+            f"Unknown config.task.name={name!r}. Available: {', '.join(TASKS)}. (A task of your"
+            " own: name the module that adds it to TASKS by --import.)"
+        )
+    found = TASKS[name]
+    if isinstance(found, str):
+        module, _, attribute = found.partition(":")
+        found = TASKS[name] = getattr(importlib.import_module(module), attribute)
+    return found
+
+
+def make_task(values: Mapping[str, Any]) -> Any:
+    """Returns the task of `config.task`; fields that are not given have their defaults.
+
+    Raises:
+      UserError: there is no such task, or it has no such field or value.
+    """
+    kind = find_task(values.get("name", ""))
+    with named("config.task."):
+        check_known(values, rules(kind))
+        return kind(**values)
+
+
+def default_config(name: str, *variant: str) -> Any:
+    """Returns the package's defaults for a task, of which experiments in configs/ change values.
+
+    docs/configuration.md lists the fields.
+
+    Args:
+      name: name of the task.
+      variant: "words" for tagging, "scored" for embedding.
+    """
+    return find_task(name).default_config(*variant)

@@ -1,0 +1,56 @@
+"""Standard errors of scores over examples that are drawn like those that were evaluated."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.scores.classification import Counts
+
+# Resamples of a bootstrap, which give the error to 2 %, and the examples that it is made of: the
+# error of more is smaller by the root of their number.
+_RESAMPLES, _MAX_EXAMPLES = 1000, 1000
+
+
+def sampling_error(
+    score: Callable[[Sequence[Any], Sequence[Any]], float],
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+) -> float:
+    """Returns the standard error of a score.
+
+    In closed form for a mean over examples, such as an accuracy; otherwise by bootstrap (Efron
+    1979).
+
+    Args:
+      score: function of examples and their predictions.
+      examples, predictions: all that were evaluated.
+    """
+    count, rng = len(examples), np.random.default_rng(0)
+    some = rng.permutation(count)[:_MAX_EXAMPLES]
+    pairs = [([examples[i]], [predictions[i]]) for i in some]
+    sample = [part for pair in pairs for part in pair[0]], [p for pair in pairs for p in pair[1]]
+    values = np.array([score(*pair) for pair in pairs])
+    if np.isclose(values.mean(), score(*sample), rtol=1e-6):
+        if (top := values.max()) > 0 and np.isin(values, (0.0, top)).all():
+            value = score(examples, predictions)
+            return float((value * (top - value) / count) ** 0.5)
+        return float(values.std() / count**0.5)
+    found = []
+    for _ in range(_RESAMPLES):
+        chosen = rng.integers(len(some), size=len(some))
+        found.append(score(*([part[i] for i in chosen] for part in sample)))
+    return float(np.nanstd(found) * (len(some) / count) ** 0.5)
+
+
+def error_of_counts(counts: Sequence[Counts], metric: str) -> float:
+    """Returns the standard error of a score of counts by bootstrap over the examples.
+
+    Args:
+      counts: of each example.
+      metric: f1, precision or recall.
+    """
+    rows = np.array([(count.correct, count.predicted, count.gold) for count in counts])
+    rng = np.random.default_rng(0)
+    sums = [rows[rng.integers(len(rows), size=len(rows))].sum(0) for _ in range(_RESAMPLES)]
+    return float(np.std([getattr(Counts(*map(int, row)), metric) for row in sums]))
