@@ -109,7 +109,7 @@ def check(config: RunConfig) -> None:
             f"config.task.name={config.task.name!r}: the other program has no such task."
         )
     for name, value in (_ONLY | _ONLY_OF[config.task.name]).items():
-        found = config.metrics[0] if name == "metrics.0" else config[name]
+        found = config.metrics[0] if name == "metrics.0" else config.get(name, value)
         if found != value:
             raise UserError(f"config.{name}={found!r}: the other program has only {value!r}.")
     if not config.optimizer.warmup.endswith("%"):

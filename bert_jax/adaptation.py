@@ -11,8 +11,8 @@ from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
+from bert_jax.config.editing import set_fields
 from bert_jax.config.group import flatten, unflatten
-from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import MIN_LENGTH, with_length, without_given
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig

@@ -18,9 +18,8 @@ from ml_collections import ConfigDict
 
 from bert_jax import adaptation, plans
 from bert_jax.config import experiments, store
-from bert_jax.config.editable import forget_written, written
+from bert_jax.config.editing import forget_written, set_fields, written
 from bert_jax.config.group import flatten
-from bert_jax.config.overrides import set_fields
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments, recipe
-from bert_jax.config.editable import written
+from bert_jax.config.editing import set_fields, written
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.overrides import set_fields
 from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules

@@ -13,7 +13,7 @@ the held-out masked tokens and 73.4 % of the pairs correct. base.py, large.py, .
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 # Layers, hidden size, heads.
 SIZES = {

@@ -15,7 +15,7 @@ published size was not run.
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 TEXT_SETS = ("xnli", "chnsenticorp", "lcqmc")
 SETS = (*TEXT_SETS, "msra_ner", "cmrc2018")

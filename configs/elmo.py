@@ -12,7 +12,7 @@ the held-out loss is 5.31 nats (word frequencies: 6.35). The published size was 
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 SIZES = ("published", "small")
 

@@ -15,7 +15,7 @@ and 0.374 ± 0.001 after training (docs/embeddings.md).
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 
 def get_config(kind: str = "pairs") -> ConfigDict:

@@ -11,7 +11,7 @@ scores are those of Table 1 of the paper, which reports show beside a run's; not
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 # Scores of each task; the first is the one that the paper reports.
 METRICS = {

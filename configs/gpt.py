@@ -12,7 +12,7 @@ Results at a small scale are in docs/comparison.md; the published size was not r
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 from configs import bert
 
 SIZES = ("base", "tiny")

@@ -11,7 +11,7 @@ number, from 0. All fields are in docs/configuration.md.
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 
 def get_config() -> ConfigDict:

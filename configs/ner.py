@@ -14,7 +14,7 @@ feature-based approach of its Table 7, add --config.optimizer.frozen_layers=-1
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 SETS = ("conll2003", "wnut17", "wikigold")
 

@@ -9,7 +9,7 @@ three articles were trained on (docs/log/finetuning.md).
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 VERSIONS = ("v1", "v2")
 

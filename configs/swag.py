@@ -8,7 +8,7 @@ The paper reports an accuracy of 81.6 % for BERT-Base on the development set; no
 
 from ml_collections import ConfigDict
 
-from bert_jax.config.task import default_config
+from bert_jax.tasks import default_config
 
 
 def get_config() -> ConfigDict:

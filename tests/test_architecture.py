@@ -37,7 +37,7 @@ def test_folders_are_small_and_their_files_have_names_that_say_something():
 def is_name(node: ast.AST) -> bool:
     """Returns whether an expression is the name of a task or of an encoder."""
     text = re.sub(r"\['(\w+)'\]", r".\1", ast.unparse(node))  # config['task']: config.task
-    return text.endswith((".task", "model.name", "model_name"))
+    return text.endswith((".task", ".task.name", "model.name", "model_name"))
 
 
 def has_text(node: ast.AST) -> bool:
@@ -80,7 +80,7 @@ def imports(tree: ast.Module) -> Iterator[str]:
 @pytest.mark.parametrize(
     "folder, allowed",
     [
-        ("configs", r"(bert_jax\.config\.defaults|configs|ml_collections)\b"),
+        ("configs", r"(bert_jax\.tasks\.default_config|configs|ml_collections)\b"),
         ("configs/sweeps", r"(bert_jax\.tools\.sweep\.plan|configs|itertools|typing)\b"),
     ],
 )

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
-from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.encoder_fields import DTYPES, PRNG_IMPLS, EncoderConfig
 from bert_jax.config.encoders import BertConfig
-from bert_jax.config.group import Group, flatten, named, rules, setting, unflatten
+from bert_jax.config.group import Group, derived, flatten, named, rules, setting, unflatten
 from bert_jax.config.groups import (
     CheckpointConfig,
+    DistillationConfig,
     EvalConfig,
     LogConfig,
     MeshConfig,
@@ -35,7 +35,6 @@ from bert_jax.config.phases import (
     split_entry,
     split_into_stages,
 )
-from bert_jax.config.task import TaskConfig
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 
@@ -55,6 +54,35 @@ PRETRAINING_METRICS = (
 def _check_layers(name: str, layers: tuple[Any, ...]) -> None:
     if not all(type(layer) is int and layer > 0 for layer in layers):
         raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaskConfig(Group):
+    """What a run trains: `config.task`. The base class of `bert_jax.tasks.task.Task`."""
+
+    # What is trained: a name in bert_jax.tasks.TASKS.
+    name: str = setting("")
+    # `config.metrics`: see there.
+    metrics: tuple[str, ...] = derived(())
+
+    # The class of the run's configuration.
+    RUN: ClassVar[type["RunConfig"]]
+
+    def replaced(self, values: Mapping[str, Any]) -> Self:
+        if (name := values.get("name", self.name)) != self.name:
+            raise UserError(
+                f"name={name!r} is another task than {self.name!r}: begin with the configuration of"
+                " that one."
+            )
+        return super().replaced(values)
+
+    def for_run(self, config: "RunConfig") -> Self:
+        """Returns the task with what other fields of a run determine.
+
+        Raises:
+          UserError: the task cannot have these fields.
+        """
+        return dataclasses.replace(self, metrics=config.metrics)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -266,7 +294,7 @@ class RunConfig(Group):
 
     def to_config_dict(self) -> "ConfigDict":
         """Returns an editable copy, for experiments and command lines."""
-        from bert_jax.config.editable import Editable  # takes time, and only editors need it
+        from bert_jax.config.editing import Editable  # takes time, and only editors need it
 
         return Editable(self.to_dict())
 

@@ -1,38 +1,13 @@
 """The tasks by name. Their classes are in bert_jax/tasks, each with its fields of `config.task`."""
 
-import dataclasses
 import importlib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any
 
-from bert_jax.config.group import Group, check_known, derived, named, rules, setting
+from bert_jax.config.group import check_known, named, rules
+from bert_jax.config.run import TaskConfig
 from bert_jax.files.errors import UserError
-
-if TYPE_CHECKING:
-    from bert_jax.config.run import RunConfig
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TaskConfig(Group):
-    """What a run trains: `config.task`. The base class of `bert_jax.tasks.task.Task`."""
-
-    # What is trained: a name in bert_jax.tasks.TASKS.
-    name: str = setting("")
-    # `config.metrics`: see there.
-    metrics: tuple[str, ...] = derived(())
-
-    # The class of the run's configuration.
-    RUN: ClassVar[type["RunConfig"]]
-
-    def for_run(self, config: "RunConfig") -> Self:
-        """Returns the task with what other fields of a run determine.
-
-        Raises:
-          UserError: the task cannot have these fields.
-        """
-        return dataclasses.replace(self, metrics=config.metrics)
-
 
 # A class, or where it is: "module:class". The modules import jax, and this one does not.
 TASKS: dict[str, type[TaskConfig] | str] = {

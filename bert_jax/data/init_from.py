@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bert_jax.config import model_choices, presets, store
+from bert_jax.config import presets, recipe, store
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.phases import with_length
@@ -139,7 +139,7 @@ def with_model(
     """Returns the fields of a configuration with the values of a source's model.
 
     For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
-    the model have the values of `config.model_choices`.
+    the model have the values of `recipe.values_for`.
 
     Args:
       fields: values of the configuration by dotted name.
@@ -153,7 +153,7 @@ def with_model(
     found = {f"model.{name}": value for name, value in model.items()}
     taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS}
     if "data.source" not in fields:
-        chosen = model_choices.values_for(fields, model)
+        chosen = recipe.values_for(fields, model)
         taken |= {name: value for name, value in chosen.items() if name not in written}
         if found["model.name"] != fields["model.name"]:
             fields = _with_model_of_kind(fields, found, explicit)

@@ -116,7 +116,7 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         "data.vocab": checkpoint.vocabulary.path,
         "data.lowercase": checkpoint.lowercase,
     }
-    if checkpoint.task == "classification":
+    if "task.problem_type" in config.fields():
         values["task.problem_type"] = checkpoint.label_kind
         if checkpoint.label_kind == "regression":
             values["metrics"] = ("spearman", "pearson")

@@ -15,8 +15,8 @@ import flax.struct
 import jax
 import numpy as np
 
-from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.group import derived
+from bert_jax.config.groups import DistillationConfig
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import Batch, Task
 

@@ -14,8 +14,8 @@ import numpy as np
 from bert_jax.config.data import DataConfig
 from bert_jax.config.group import derived
 from bert_jax.config.phases import Phase
-from bert_jax.config.run import PretrainingConfig, RunConfig
-from bert_jax.config.task import TASKS, TaskConfig, find_task
+from bert_jax.config.run import PretrainingConfig, RunConfig, TaskConfig
+from bert_jax.config.task import TASKS, find_task
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.examples import Example
 from bert_jax.data.labelled.table_rows import read_rows

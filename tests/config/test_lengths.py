@@ -4,10 +4,9 @@ import pytest
 
 import bert_jax
 from bert_jax.config import experiments
-from bert_jax.config.editable import written
+from bert_jax.config.editing import merged, set_fields, written
 from bert_jax.config.encoders import ElmoConfig
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.overrides import merged, set_fields
 from bert_jax.config.phases import with_length
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.config.task import default_config

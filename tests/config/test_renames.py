@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.config.renames import OTHER_NAMES, suggestion
+from bert_jax.config.editing import OTHER_NAMES, suggestion
 from bert_jax.config.task import default_config
 
 PRETRAINING, FINETUNING = (

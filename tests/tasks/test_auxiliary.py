@@ -10,7 +10,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.config.distillation import DistillationConfig
+from bert_jax.config.groups import DistillationConfig
 from bert_jax.config.task import default_config
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.distillation import DistillationConfig
+from bert_jax.config.groups import DistillationConfig
 from bert_jax.models.task_heads import IMPOSSIBLE, SpanOutputs
 from bert_jax.tasks import losses
 from bert_jax.tasks.classification import Classification

@@ -270,8 +270,8 @@ def _describe_unknown(word: str, flags: Sequence[Flag]) -> str:
 
 def _field_of(name: str) -> str:
     """Returns the field that a name means, as it is or as in other programs; "": none."""
+    from bert_jax.config.editing import OTHER_NAMES
     from bert_jax.config.finetuning import FinetuningConfig
-    from bert_jax.config.renames import OTHER_NAMES
     from bert_jax.config.run import PretrainingConfig
 
     fields = FinetuningConfig().fields() | PretrainingConfig().fields()
@@ -294,7 +294,7 @@ def _local(name: str, value: Any) -> Any:
 def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunConfig":
     """Returns the configuration of --config or of the run in --workdir, resolved and checked.
 
-    `bert_jax/config/overrides.py` describes the values that --config.FIELD=VALUE accepts.
+    `bert_jax/config/editing.py` describes the values that --config.FIELD=VALUE accepts.
 
     Args:
       flags: the parsed flags, CONFIG among them.
@@ -321,8 +321,8 @@ def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunCo
 def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     """Returns the configuration of a run with other values of some fields."""
     from bert_jax.config import presets, store
+    from bert_jax.config.editing import set_fields
     from bert_jax.config.group import flatten, unflatten
-    from bert_jax.config.overrides import set_fields
     from bert_jax.config.phases import with_length
 
     values = config.to_config_dict()
@@ -342,8 +342,7 @@ def resolve(
       UserError: as `read_config`.
     """
     from bert_jax.config import experiments
-    from bert_jax.config.editable import written
-    from bert_jax.config.overrides import set_fields
+    from bert_jax.config.editing import set_fields, written
     from bert_jax.data import init_from
 
     config = experiments.load(path)

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bert_jax.config.overrides import merged
+from bert_jax.config.editing import merged
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import CACHE, OVERRIDES, Flag, prepare_process, resolve
 

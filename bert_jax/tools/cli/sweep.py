@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments
-from bert_jax.config.editable import written
+from bert_jax.config.editing import written
 from bert_jax.config.group import unflatten
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse

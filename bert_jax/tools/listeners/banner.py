@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bert_jax.config import model_choices, presets
+from bert_jax.config import presets, recipe
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
@@ -62,7 +62,7 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
             yield "           --config.task.strip_numbers=true removes the numbers of the words"
     if run.task.labels:
         yield f"labels     {', '.join(run.task.labels)}"
-    if fields := model_choices.values_for(config.fields(), config.model.to_dict()):
+    if fields := recipe.values_for(config.fields(), config.model.to_dict()):
         values = ", ".join(f"{name}={config[name]}" for name in fields)
         yield f"for {config.model.name:<6} {values}"
     assert isinstance(evaluation[0], LabelledRows)

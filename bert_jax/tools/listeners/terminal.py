@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 import jax
 
-from bert_jax.config.durations import duration
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices import compilation_cache
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.tools.listeners.banner import banner, describe_padding, describe_rows
+from bert_jax.tools.pages.scales import duration
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.metrics import GENERAL, read_first_evaluation
 from bert_jax.training.run import Run

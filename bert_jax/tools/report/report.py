@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax.config.durations import duration
 from bert_jax.files.atomic import write_text
 from bert_jax.tools.pages.document import Section, columns, document, note, tiles
 from bert_jax.tools.pages.markup import Content, tag
+from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.pages.titles import REPORT, title_of
 from bert_jax.tools.report import curves, evaluated

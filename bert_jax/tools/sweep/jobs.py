@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.config.overrides import merged
+from bert_jax.config.editing import merged
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import REFERENCE, Run, Sweep

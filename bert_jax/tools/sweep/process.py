@@ -12,8 +12,8 @@ import sys
 import time
 from typing import BinaryIO
 
-from bert_jax.config.durations import duration
 from bert_jax.files.atomic import read_json_lines
+from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.slots import Slot

@@ -9,8 +9,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from bert_jax.config.durations import duration
 from bert_jax.scores.significance import welch
+from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
 

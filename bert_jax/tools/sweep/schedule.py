@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bert_jax.config.durations import duration
 from bert_jax.files.errors import UserError
+from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.process import Process, try_lock

@@ -11,6 +11,7 @@ import pytest
 from bert_jax.exchange import LoadedModel, export, huggingface, open_foreign, stablehlo
 from bert_jax.formats.names import gpt as gpt_names
 from bert_jax.formats.weight_table import export_params
+from bert_jax.tasks import default_config
 from bert_jax.tools.convert import conversions
 from bert_jax.training import workdir
 from tests.tools.convert import bilm_folder
@@ -275,7 +276,6 @@ CHANGED = [
             ("model.lm_head", "transform", "no config.model.lm_head='transform', only 'tied'"),
             ("model.activation", "gelu", "no config.model.activation='gelu', only 'gelu_tanh'"),
             ("model.intermediate_size", 48, r"intermediate_size=48, only 4 \* hidden_size = 64"),
-            ("task.name", "pretraining", "no class for a GPT with config.task.name='pretraining'"),
         ]
     ),
     ("ModernBertForMaskedLM", "model.norm", "rms_norm", "ModernBERT has no config.model.norm='rms"),
@@ -301,6 +301,15 @@ def test_models_that_transformers_lacks_are_refused(opened, tmp_path, name, fiel
     with pytest.raises(ValueError, match=message):
         export(model, "huggingface", tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_gpt_with_another_task_has_no_class(opened, tmp_path):
+    model = opened("OpenAIGPTLMHeadModel")
+    config = default_config("pretraining").replace({"phases": ((16, 1.0),)}, model=model.model)
+    with pytest.raises(ValueError, match="no class for a GPT with config.task.name='pretraining'"):
+        export(dataclasses.replace(model, config=config), "huggingface", tmp_path / "model")
+    with pytest.raises(ValueError, match="task.name='span' is another task than 'pretraining'"):
+        config.replace({"task.name": "span"})
 
 
 def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):

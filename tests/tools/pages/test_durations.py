@@ -1,6 +1,6 @@
 """Durations as people read them."""
 
-from bert_jax.config.durations import duration
+from bert_jax.tools.pages.scales import duration
 
 
 def test_seconds_in_the_form_of_a_clock():
