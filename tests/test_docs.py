@@ -27,9 +27,9 @@ from benchmarks import command as benchmark_command
 from bert_jax import __main__ as front_door
 from bert_jax import main
 from bert_jax.config import store
-from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.files import buckets
+from bert_jax.tasks import TASKS, default_config
 from bert_jax.tools.cli import COMMANDS, command_line
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -329,11 +329,7 @@ def help_of(run: Callable[[list[str]], None], words: list[str], capsys) -> str:
 
 
 def all_fields() -> set[str]:
-    configs = (
-        default_config("pretraining"),
-        default_config("classification"),
-        default_config("bidirectional_lm"),
-    )
+    configs = list(map(default_config, TASKS))
     groups = {name for config in configs for name, _ in config.groups()}
     return groups.union(*(config.fields() for config in configs))
 
@@ -342,11 +338,11 @@ def all_fields() -> set[str]:
 def test_fields_that_prose_names_exist(name):
     """`data.mode`, `data.mode=static`, `--config.data.mode=static`."""
     fields = all_fields()
-    groups = "checkpoint|data|eval|head|log|mesh|model|optimizer"
+    groups = "checkpoint|data|eval|log|mesh|model|optimizer|task"
     pattern = rf"(?:--config\.([\w.]+)|((?:{groups})\.\w+))(?:=.*)?"
     files = {"model.safetensors", "model.stablehlo", "model.onnx", "model.json"}
     found = [re.fullmatch(pattern, code) for code in inline_code(name) if code not in files]
-    named = {match[1] or match[2] for match in found if match} - {"FIELD"}
+    named = {match[1] or match[2] for match in found if match} - {"FIELD", "task.FIELD"}
     assert named - fields == set()
 
 
