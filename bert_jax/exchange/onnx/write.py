@@ -189,9 +189,9 @@ def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes
         check_heads(loaded)
         has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
         return PreTrainingModel(model, has_pairs), ("batch", "seq")
-    task = row.with_labels(loaded.labels)
-    if isinstance(task, HeadConfig) and (task.has_bilstm or task.mix_layer_norm):
-        field = "task.mix_layer_norm=True" if task.mix_layer_norm else f"a head {task.head!r}"
+    task: Any = row.with_labels(loaded.labels)
+    if isinstance(row, HeadConfig) and (row.has_bilstm or row.mix_layer_norm):
+        field = "task.mix_layer_norm=True" if row.mix_layer_norm else f"a head {row.head!r}"
         raise UserError(
             f"{loaded.source} was trained with {field}, which is not exported to ONNX: train a"
             " linear head, or export output='vectors'."

@@ -111,7 +111,9 @@ class MultipleChoice(Pooled):
             )
         return predictions
 
-    has_tables = True
+    @property
+    def has_tables(self) -> bool:
+        return True
 
     def cells(self, prediction):
         choice = prediction["choice"]

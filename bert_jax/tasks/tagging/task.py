@@ -142,7 +142,7 @@ class Tagging(ClassLossConfig, Headed):
             return "Entities", "The entities of a text."
         return "Tags", "The tag of each word."
 
-    def sample(self, example):
+    def sample(self, example: Any) -> dict[str, Any]:
         return {"text": self.between_words.join(example.words)}
 
     def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
@@ -292,8 +292,11 @@ class Tagging(ClassLossConfig, Headed):
     def review(self, examples, predictions):
         return make_review(self, examples, predictions)
 
-    has_tables = True
     TABLES_OF_EXAMPLES = True
+
+    @property
+    def has_tables(self) -> bool:
+        return True
 
     def example_row(self, example):
         return {"id": example.id, "text": example.locate(self.between_words)[0]}

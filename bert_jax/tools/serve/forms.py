@@ -194,7 +194,8 @@ def _any(task: Any) -> Form:
         for item in kind.inputs()
     )
     empty = {item.name: [""] if item.is_list else "" for item in kind.inputs()}
-    view = View(*task.view, fields, (empty,))
+    title, note = task.view
+    view = View(title, note, fields, (empty,))
     return Form(fields, _make(kind), (view,))
 
 
@@ -204,16 +205,16 @@ def _make(kind: type[Example]) -> Callable[[Values, str], Any]:
 
 def _texts(task: Any) -> Form:
     first, *others = SENTENCES
-    make = _make(TextExample)
+    make, (title, note) = _make(TextExample), task.view
     if task.reads_pairs:
         samples = tuple({"text_a": first, "text_b": other} for other in others)
-        return Form(_BOTH, make, (View(*task.view, _BOTH, samples),))
-    view = View(*task.view, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
+        return Form(_BOTH, make, (View(title, note, _BOTH, samples),))
+    view = View(title, note, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
     return Form((TEXT,), make, (view,))
 
 
 def _words(task: Any) -> Form:
-    between = task.between_words
+    between, (title, note) = task.between_words, task.view
 
     def make(values: Values, where: str) -> TaggedExample:
         if ("text" in values) == ("words" in values):
@@ -229,7 +230,8 @@ def _words(task: Any) -> Form:
     kinds = sorted({label.partition("-")[2] for label in task.labels} - {""})
     hint = "with spaces between words and punctuation" if between else ""
     view = View(
-        *task.view,
+        title,
+        note,
         (Field("text", "Text", hint),),
         (
             {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
