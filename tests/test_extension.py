@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint
 
 import jax
 import numpy as np
+import optax
 import pytest
 from jax.sharding import PartitionSpec
 
@@ -29,6 +30,8 @@ from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.loading import load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
+from bert_jax.optim.optimizers import OPTIMIZERS
+from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.tools.serve.forms import prediction_form
@@ -328,6 +331,29 @@ def test_a_task_of_an_installed_package_is_found(monkeypatch):
     monkeypatch.setattr("bert_jax.config.task.entry_points", lambda group, name: [point])
     assert find_task("count") is toy_task.CountWords
     monkeypatch.delitem(TASKS, "count")
+
+
+def test_an_optimizer_and_a_schedule_of_optax_train_and_resume_bit_for_bit(
+    files, tmp_path, monkeypatch
+):
+    for table, name in ((OPTIMIZERS, "lion"), (SCHEDULES, "one_cycle")):
+        monkeypatch.setitem(table, name, None)  # afterwards it is unknown again
+    config, _ = count_words(files)
+    names = {"optimizer.name": "lion", "optimizer.schedule": "one_cycle", "optimizer.warmup": "25%"}
+    names |= {"imports": ("tests.extension.toy_optimizer",), "epochs": 1.0, "log.every": "1"}
+    monkeypatch.delitem(sys.modules, "tests.extension.toy_optimizer", raising=False)
+    config = store.parse(config.replace(COMMON | names).to_dict())  # imports it
+    workdir = tmp_path / "whole"
+    state = train(config, str(workdir)).state
+    steps = int(state.step)
+    expected = optax.cosine_onecycle_schedule(steps, 1e-2, pct_start=round(0.25 * steps) / steps)
+    rates = [row["learning_rate"] for row in metrics_of(str(workdir)) if row["split"] == "train"]
+    np.testing.assert_allclose(rates, [expected(n) for n in range(steps)], rtol=1e-5)
+    shapes = {leaf.shape for leaf in jax.tree.leaves(state.params)}
+    moments = [leaf.shape for leaf in jax.tree.leaves(state.opt_state) if leaf.ndim]
+    assert {*moments} == shapes and len(moments) == len(jax.tree.leaves(state.params))
+    train_in_parts(config, tmp_path / "parts", steps // 2)
+    assert_same_run(tmp_path / "parts", str(workdir))
 
 
 def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
