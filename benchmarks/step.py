@@ -45,8 +45,8 @@ from bert_jax.devices.allocator import keep_freed_memory
 from bert_jax.devices.chips import peak_flops
 from bert_jax.models.bert import BertConfig
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining.masking import MaskingRule
 from bert_jax.tools.cli.command_line import OVERRIDES, Flag, resolve
 from bert_jax.training.run import flops_per_token
 from bert_jax.training.state import abstract_params, init_state, make_key

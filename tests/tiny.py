@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.config.run import RunConfig
 from bert_jax.devices import sharding
 from bert_jax.models.bert import BertConfig
-from bert_jax.tasks.masking import MaskingRule
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.pretraining.masking import MaskingRule
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 SIZES = {

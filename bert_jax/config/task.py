@@ -11,14 +11,14 @@ from bert_jax.files.errors import UserError
 
 # A class, or where it is: "module:class". The modules import jax, and this one does not.
 TASKS: dict[str, type[TaskConfig] | str] = {
-    "pretraining": "bert_jax.tasks.pretraining:Pretraining",
+    "pretraining": "bert_jax.tasks.pretraining.task:Pretraining",
     "causal_lm": "bert_jax.tasks.causal_lm:CausalLM",
     "bidirectional_lm": "bert_jax.tasks.bidirectional_lm:BidirectionalLM",
     "classification": "bert_jax.tasks.classification.task:Classification",
     "tagging": "bert_jax.tasks.tagging.task:Tagging",
     "span": "bert_jax.tasks.span.task:Span",
     "multiple_choice": "bert_jax.tasks.multiple_choice.task:MultipleChoice",
-    "embedding": "bert_jax.tasks.embedding:Embedding",
+    "embedding": "bert_jax.tasks.embedding.task:Embedding",
 }
 
 

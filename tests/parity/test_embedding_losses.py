@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks.embedding_losses import embedding_loss
+from bert_jax.tasks.embedding.losses import embedding_loss
 from tests.twins import torch
 
 ROWS, FEATURES = 7, 6

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from bert_jax.models.copy_head import Copies
-from bert_jax.tasks.copying import cross_entropy_of_copies
 from bert_jax.tasks.losses import cross_entropy
+from bert_jax.tasks.pretraining.copying import cross_entropy_of_copies
 from bert_jax.training.state import init_params
 from tests import tiny
 

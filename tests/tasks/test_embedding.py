@@ -16,7 +16,7 @@ from bert_jax.devices import sharding
 from bert_jax.scores import retrieval
 from bert_jax.tasks.auxiliary import add_losses
 from bert_jax.tasks.embedding import Embedding
-from bert_jax.tasks.embedding_losses import SCORED, embedding_loss
+from bert_jax.tasks.embedding.losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sum
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.gradient import compute_gradient

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.tasks.masking import MaskingRule
-from bert_jax.tasks.pretraining import _masked_phrases
+from bert_jax.tasks.pretraining.masking import MaskingRule
+from bert_jax.tasks.pretraining.task import _masked_phrases
 from tests.tasks.test_masking import CLS, FIRST_WORD, MASK, SEP, VOCAB, chosen_of, mask
 from tests.tasks.test_masking import make_rule as make_plain_rule
 

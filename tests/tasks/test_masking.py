@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.tasks.masking import (
+from bert_jax.tasks.pretraining.masking import (
     LONGEST_SPAN,
     SPAN_PROBABILITY,
     MaskingRule,

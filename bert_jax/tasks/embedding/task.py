@@ -24,7 +24,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.reading import PooledHeadConfig
 from bert_jax.models.task_heads import EmbeddingModel, EmbeddingOutputs
 from bert_jax.scores import correlation, retrieval
-from bert_jax.tasks.embedding_losses import SCORED, embedding_loss
+from bert_jax.tasks.embedding.losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Labelled, check_pool
 from bert_jax.tasks.task import Batch, check_metrics

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.models.model import Batch
-from bert_jax.tasks.mask_units import (
+from bert_jax.tasks.pretraining.mask_units import (
     Tokens,
     choose_phrases,
     choose_units,

@@ -28,9 +28,10 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.bert import feed_forward_flops, query_flops
 from bert_jax.models.copy_head import copy_flops
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flops
-from bert_jax.tasks import losses, masking
-from bert_jax.tasks.copying import classify_copies
+from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sum, Sums, metric
+from bert_jax.tasks.pretraining import masking
+from bert_jax.tasks.pretraining.copying import classify_copies
 from bert_jax.tasks.task import (
     Answer,
     Batch,

@@ -1,0 +1,5 @@
+"""Embeddings: vectors of texts, near for texts that belong together (Reimers and Gurevych 2019)."""
+
+from bert_jax.tasks.embedding.task import Embedding
+
+__all__ = ["Embedding"]

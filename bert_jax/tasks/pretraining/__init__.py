@@ -1,0 +1,5 @@
+"""BERT's own task: masked tokens and, unless left out, whether B really follows A."""
+
+from bert_jax.tasks.pretraining.task import Pretraining
+
+__all__ = ["Pretraining"]
