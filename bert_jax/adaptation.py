@@ -13,7 +13,8 @@ from bert_jax.config import store
 from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
 from bert_jax.config.editing import set_fields
 from bert_jax.config.group import flatten, unflatten
-from bert_jax.config.phases import MIN_LENGTH, with_length, without_given
+from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
+from bert_jax.config.phases import MIN_LENGTH, without_given
 from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.config.task import default_config
@@ -98,8 +99,8 @@ def _plan(
     recipe |= continuing_recipe(trained, tokens, form.sentences_per_document, bool(evaluate))
     recipe = without_given(recipe, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
-    explicit = {*recipe, *given, *(["data.vocab"] if vocabulary else [])}
-    resolved = init_from.resolve(config.to_dict(), explicit, workdir)
+    chosen = {*recipe, *(["data.vocab"] if vocabulary else [])}
+    resolved = init_from.resolve(config.to_dict(), given, workdir, chosen=chosen)
     return resolved, [*describe(recipe), *_notes(trained)]
 
 
@@ -111,7 +112,9 @@ def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> 
             kind = config.data[name].partition(":")[0] or "text"
             config.data[name] = f"{kind}:{files}"
     set_fields(config, given)
-    return store.parse(unflatten(with_length(dict(flatten(config)), given)))
+    fields = dict(flatten(config))
+    merged, _ = merge([Layer(DEFAULT, fields), Layer.of(GIVEN, fields, given)])
+    return store.parse(unflatten(merged))
 
 
 def _general_recipe(general: str, form: TextForm, source: LoadedModel) -> Recipe:

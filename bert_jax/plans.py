@@ -135,9 +135,10 @@ def _plan(
     config.max_length = _FITS_ANY_MODEL  # until the model is known
     config.data.vocab = own_vocabulary(model, folder)
     set_fields(config, given)
-    explicit = {"init_from", "data.train", "data.eval", *chosen, *given}
-    explicit |= {"data.vocab"} if config.data.vocab else set()
-    resolved = init_from.resolve(config.to_dict(), explicit, workdir, written=by_file)
+    planned = {"init_from", "data.train", "data.eval", *chosen}
+    planned |= {"data.vocab"} if config.data.vocab else set()
+    layers = {"written": by_file, "chosen": planned}
+    resolved = init_from.resolve(config.to_dict(), given, workdir, **layers)
     assert isinstance(resolved, FinetuningConfig)
     others = "|".join(name for name in TASKS if name != found.task)
     lines = [
@@ -174,9 +175,8 @@ def _plan(
     settings = without_given(settings, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
-    resolved = init_from.resolve(
-        config.to_dict(), explicit | set(settings), workdir, written=by_file
-    )
+    layers["chosen"] |= settings.keys()
+    resolved = init_from.resolve(config.to_dict(), given, workdir, **layers)
     return resolved, lines
 
 

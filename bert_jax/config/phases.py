@@ -19,30 +19,6 @@ MIN_LENGTH = 8
 _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
 
 
-def with_length(
-    fields: Mapping[str, Any], explicit: Collection[str], written: Collection[str] = ()
-) -> dict[str, Any]:
-    """Returns fields in which the length of training that somebody set replaces the others.
-
-    Args:
-      fields: values by dotted name.
-      explicit: names of the fields that the user set.
-      written: names of those that the configuration's file sets.
-
-    Raises:
-      UserError: the user set two lengths.
-    """
-    given = [name for name in LENGTHS if name in explicit and fields.get(name)]
-    if len(given) > 1:
-        one, two, *_ = (f"config.{name}={fields[name]}" for name in given)
-        raise UserError(f"{one} and {two} both give the length of training: set one of them.")
-    given = given or [name for name in LENGTHS if name in written and fields.get(name)]
-    if len(given) != 1:  # of two in a file, `steps` is the one without effect
-        return dict(fields)
-    others = {name for name in LENGTHS[1:] if name in fields} - {*given}
-    return {**fields, **{name: type(fields[name])(0) for name in others}}
-
-
 def without_given(chosen: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
     """Returns the chosen fields that the user did not set; a length replaces chosen epochs.
 

@@ -5,9 +5,10 @@ on the command line take precedence. docs/presets.md has the sources of the valu
 differences. Presets do not set model sizes, sequence lengths, learning rates or dropout.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from bert_jax.config.layers import Layer
 from bert_jax.config.run import RunConfig
 from bert_jax.files.errors import UserError
 
@@ -75,12 +76,11 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-def with_preset(fields: Mapping[str, Any], explicit: Collection[str]) -> dict[str, Any]:
-    """Returns the fields of a configuration with the values of its preset, if it has one.
+def layer(fields: Mapping[str, Any]) -> Layer:
+    """Returns the layer of a configuration's preset, which may be empty.
 
     Args:
       fields: values by dotted name.
-      explicit: names of the fields that the user set; they keep their values.
 
     Raises:
       UserError: for an unknown preset, or a configuration that lacks one of its fields.
@@ -92,7 +92,7 @@ def with_preset(fields: Mapping[str, Any], explicit: Collection[str]) -> dict[st
             f"config.preset={preset!r} sets config.{missing[0]}, which this configuration does not"
             " have: presets are for the pre-training of BERT; leave it empty."
         )
-    return {**fields, **{name: values[name] for name in values if name not in explicit}}
+    return Layer("preset", values)
 
 
 def describe(config: RunConfig) -> list[str]:

@@ -147,6 +147,8 @@ class RunConfig(Group):
     data: DataConfig | LabelledConfig = DataConfig()
     # What evaluations report; (): everything that the task measures.
     metrics: tuple[str, ...] = setting(())
+    # (field, name of the layer that its value is from), see `config.layers`; (): unknown.
+    origins: tuple[tuple[str, str], ...] = derived((), compare=False, repr=False)
 
     has_corpus: ClassVar[bool] = True
 

@@ -36,8 +36,12 @@ _NEEDS = {
 _HERE = "{workdir}"
 
 
-def parse(values: Mapping[str, Any]) -> RunConfig:
+def parse(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -> RunConfig:
     """Returns the configuration of nested values, all of whose fields are given.
+
+    Args:
+      values: the values, nested.
+      origins: the layer that each value is from, by dotted name.
 
     Raises:
       UserError: a field is missing, does not exist, or has a value that no run can use.
@@ -62,7 +66,7 @@ def parse(values: Mapping[str, Any]) -> RunConfig:
             own = _own_values(values[name], group)
             arguments[name] = dataclasses.replace(group, **own)
     with named("config."):
-        return kind(**arguments)
+        return kind(**arguments, origins=tuple(sorted((origins or {}).items())))
 
 
 def import_modules(names: Sequence[str]) -> None:

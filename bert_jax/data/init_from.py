@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax.config import presets, recipe, store
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import flatten, unflatten
-from bert_jax.config.phases import with_length
+from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
@@ -40,49 +40,53 @@ def resolve(
     workdir: str = "",
     data_dir: str = "",
     written: Collection[str] = (),
+    chosen: Collection[str] = (),
 ) -> RunConfig:
     """Returns the configuration of a run, with its preset and the source of its parameters applied.
 
     Args:
-      values: the fields, nested, as an experiment and the user set them.
-      explicit: dotted names of the fields that the user set; they keep their values.
+      values: the fields, nested, as an experiment, a plan and the user set them.
+      explicit: dotted names of the fields that the user set.
       workdir: folder of the run; "" if it has none. If it has begun, its own configuration is used
         instead of the source.
       data_dir: folder of prepared data, by default the configuration's; data that was prepared with
         the source's vocabulary is kept.
-      written: dotted names of the fields that the configuration's file sets; what follows from the
-        encoder does not replace them.
+      written: dotted names of the fields that the configuration's file sets.
+      chosen: dotted names of the fields that a plan chose.
 
     Raises:
       UserError: for an unknown preset, an unusable `init_from` or an invalid value.
     """
-    fields = presets.with_preset(with_length(dict(flatten(values)), explicit, written), explicit)
-    if fields.get("init_from"):
-        data_dir = data_dir or local(fields.get("data.dir") or os.path.join(workdir, "data"))
-        set_by_somebody = explicit, written
-        fields = _from_run(fields, *set_by_somebody, workdir) or _from_source(
-            fields, *set_by_somebody, data_dir
-        )
-    elif fields.get("init_layers"):
+    fields = dict(flatten(values))
+    file, preset = Layer.of("file", fields, written), presets.layer(fields)
+    last = [Layer.of("recipe", fields, {*chosen} - {*explicit}), Layer.of(GIVEN, fields, explicit)]
+    merged, origins = merge([Layer(DEFAULT, fields), file, preset, *last])
+    if merged.get("init_from"):
+        data_dir = data_dir or local(merged.get("data.dir") or os.path.join(workdir, "data"))
+        kept = {*explicit, *chosen}
+        found = _from_run(merged, workdir) or _from_source(merged, kept, data_dir)
+        base, encoder, source = model_layers(merged, *found, kept)
+        merged, origins = merge([base, encoder, file, preset, source, *last])
+    elif merged.get("init_layers"):
         raise UserError("config.init_layers has no effect without config.init_from: set that too.")
-    return parse(unflatten(fields))
+    return parse(unflatten(merged), origins)
 
 
-def _from_run(
-    fields: Fields, explicit: Collection[str], written: Collection[str], workdir: str
-) -> dict[str, Any]:
-    """Returns the fields with what the run took from the same source when it began; else none."""
+def _from_run(fields: Fields, workdir: str) -> tuple[Fields, Fields] | None:
+    """Returns what a run took from the same source when it began; None if it has not begun.
+
+    Returns:
+      The fields of the model, and values of other fields by dotted name.
+    """
     if not store.has_begun(fields["init_from"], workdir):
-        return {}
+        return None
     run = store.load(workdir)
     found = {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
-    return _changed(with_model(fields, run.model.to_dict(), explicit, written), found, explicit)
+    return run.model.to_dict(), found
 
 
-def _from_source(
-    fields: Fields, explicit: Collection[str], written: Collection[str], data_dir: str
-) -> dict[str, Any]:
-    """Returns the fields with the model and the vocabulary of the source."""
+def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tuple[Fields, Fields]:
+    """Returns the model and the vocabulary of the source, as `_from_run` does."""
     path = local_model(fields["init_from"])
     if format_of(path) == "workdir":
         run = store.load(path)
@@ -123,11 +127,7 @@ def _from_source(
         found["model.vocab_size"] = max(model["vocab_size"], size)
     elif _is_vocabulary_of(data_dir, fields["data.vocab"], tokenizer):
         del found["data.vocab"]
-    return _changed(with_model(fields, model, explicit, written), found, explicit)
-
-
-def _changed(fields: Fields, values: Fields, explicit: Collection[str]) -> dict[str, Any]:
-    return {**fields, **{name: value for name, value in values.items() if name not in explicit}}
+    return model, found
 
 
 def with_model(
@@ -136,7 +136,16 @@ def with_model(
     explicit: Collection[str],
     written: Collection[str] = (),
 ) -> dict[str, Any]:
-    """Returns the fields of a configuration with the values of a source's model.
+    """Returns the fields of a configuration with the values of a source's model; see `resolve`."""
+    base, encoder, source = model_layers(fields, model, {}, explicit)
+    file, given = Layer.of("file", fields, written), Layer.of(GIVEN, fields, explicit)
+    return merge([base, encoder, file, source, given])[0]
+
+
+def model_layers(
+    fields: Fields, model: Mapping[str, Any], others: Fields, explicit: Collection[str]
+) -> tuple[Layer, Layer, Layer]:
+    """Returns the layers of a configuration whose parameters are from a source.
 
     For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
     the model have the values of `recipe.values_for`.
@@ -144,17 +153,20 @@ def with_model(
     Args:
       fields: values of the configuration by dotted name.
       model: the fields of the source's encoder.
-      explicit: names of the fields that the user set; they keep their values.
-      written: see `resolve`.
+      others: what else is taken from the source, by dotted name.
+      explicit: names of the fields that keep their values.
+
+    Returns:
+      The layers of defaults, of the encoder, and of the source.
 
     Raises:
       UserError: the source has fields that `config.model` lacks, or lacks one in `explicit`.
     """
     found = {f"model.{name}": value for name, value in model.items()}
-    taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS}
+    taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS} | dict(others)
+    encoder: Fields = {}
     if "data.source" not in fields:
-        chosen = recipe.values_for(fields, model)
-        taken |= {name: value for name, value in chosen.items() if name not in written}
+        encoder = recipe.values_for(fields, model)
         if found["model.name"] != fields["model.name"]:
             fields = _with_model_of_kind(fields, found, explicit)
     if missing := sorted(name for name in taken if name not in fields):
@@ -163,7 +175,7 @@ def with_model(
             f"config.init_from={fields['init_from']} has another kind of model: config.model lacks"
             f" {names}. Use a configuration for that model."
         )
-    return _changed(fields, taken, explicit)
+    return Layer(DEFAULT, fields), Layer("encoder", encoder), Layer("init_from", taken)
 
 
 def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
+from bert_jax.config.layers import DEFAULT
 from bert_jax.config.run import RunConfig
 from bert_jax.devices.sharding import describe_devices
 from bert_jax.files.atomic import AppendFile
@@ -107,6 +108,7 @@ def record_start(run: Run, step: int) -> None:
         "steps": run.steps,
         "devices": describe_devices(run.mesh),
         "versions": {"python": platform.python_version(), **_versions()},
+        "origins": {name: origin for name, origin in run.config.origins if origin != DEFAULT},
     }
     with AppendFile(os.path.join(run.workdir, STARTS)) as file:
         file.write_line(json.dumps(line))

@@ -7,7 +7,7 @@ from bert_jax.config import experiments
 from bert_jax.config.editing import merged, set_fields, written
 from bert_jax.config.encoders import ElmoConfig
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.phases import with_length
+from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
 from bert_jax.config.run import PretrainingConfig
 from bert_jax.config.task import default_config
 from bert_jax.data.init_from import with_model
@@ -34,14 +34,28 @@ def file(tmp_path) -> str:
 @pytest.mark.parametrize("name", ["steps", "epochs", "examples", "tokens"])
 def test_the_length_that_the_user_sets_is_the_only_one(name):
     for config in (FinetuningConfig(), PretrainingConfig(tokens=5)):
-        fields = with_length(config.fields() | {name: 7}, [name])
+        fields, origins = merge([Layer(DEFAULT, config.fields()), Layer(GIVEN, {name: 7})])
+        assert origins[name] == GIVEN and origins["seed"] == DEFAULT
         found = {n: fields[n] for n in ("epochs", "examples", "tokens")}
         assert fields[name] == 7 and all(not v for n, v in found.items() if n != name)
         assert type(found["epochs"]) is float or name == "epochs"
     with pytest.raises(UserError, match="config.steps=7 and config.epochs=2 both give the length"):
-        with_length({"steps": 7, "epochs": 2}, ["steps", "epochs"])
-    assert with_length({"steps": 7, "epochs": 2}, [], ["steps"])["epochs"] == 0
-    assert with_length({"steps": 7, "epochs": 2}, [], ["steps", "epochs"])["epochs"] == 2
+        merge([Layer(GIVEN, {"steps": 7, "epochs": 2})])
+    base = Layer(DEFAULT, {"steps": 9, "epochs": 3.0})
+    assert merge([base, Layer("file", {"steps": 7})])[0] == {"steps": 7, "epochs": 0.0}
+    both = {"steps": 7, "epochs": 2.0}
+    assert merge([base, Layer("file", both)])[0] == both
+
+
+def test_each_value_is_from_the_last_layer_that_has_it():
+    """On the command line, with a preset and a file: what the report shows."""
+    config = resolve("configs/bert.py:tiny", {"preset": "hf", "optimizer.epsilon": "1e-7"})
+    origins = dict(config.origins)
+    assert origins.keys() == config.fields().keys()
+    found = {origins[name] for name in ("model.hidden_size", "optimizer.beta1")}
+    assert found == {"file", "preset"}
+    assert (origins["optimizer.epsilon"], config.optimizer.epsilon) == (GIVEN, 1e-7)
+    assert origins["mesh.data"] == DEFAULT and origins["preset"] == GIVEN
 
 
 def test_the_command_line_and_python_keep_the_length(file):

@@ -323,14 +323,15 @@ def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     from bert_jax.config import presets, store
     from bert_jax.config.editing import set_fields
     from bert_jax.config.group import flatten, unflatten
-    from bert_jax.config.phases import with_length
+    from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
 
     values = config.to_config_dict()
     set_fields(values, texts)
-    fields = with_length(dict(flatten(values)), texts)
-    if "preset" in texts:  # otherwise the run has the values of its preset already
-        fields = presets.with_preset(fields, texts)
-    return store.parse(unflatten(fields))
+    fields = dict(flatten(values))
+    # Without a new preset the run has the values of its own already.
+    preset = [presets.layer(fields)] if "preset" in texts else []
+    layers = [Layer(DEFAULT, fields), *preset, Layer.of(GIVEN, fields, texts)]
+    return store.parse(unflatten(merge(layers)[0]))
 
 
 def resolve(

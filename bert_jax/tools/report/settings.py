@@ -15,17 +15,21 @@ def settings(run: Workdir) -> list[Content]:
     """Returns the section of one run."""
     usual = type(run.config.task).default_config().fields()
     found = run.config.fields()
+    origins = run.starts[0].get("origins", {}) if run.starts else {}
     changed = [
-        [name, _shown(value), _shown(usual[name]) if name in usual else "-"]
+        [name, _shown(value), _shown(usual[name]) if name in usual else "-", origins.get(name, "")]
         for name, value in found.items()
         if name not in usual or value != usual[name]
     ]
-    header = ["field", "value", "default"]
+    header = ["field", "value", "default", "from"]
     everything = [[name, _shown(value)] for name, value in found.items()]
     return [
         [tag("p", line) for line in presets.describe(run.config)],
-        note("The fields that differ from the defaults of the task."),
-        table(header, changed, caption="Changed settings", text_columns=3, copy=True),
+        note(
+            "The fields that differ from the defaults of the task, and where their values are from:"
+            " the configuration's file, a preset, the encoder or init_from, a recipe, or given."
+        ),
+        table(header, changed, caption="Changed settings", text_columns=4, copy=True),
         opened(
             f"All {len(everything)} settings",
             table(header[:2], everything, caption="All settings", text_columns=2, copy=True),

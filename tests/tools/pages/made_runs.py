@@ -75,7 +75,8 @@ def write_pretraining(
     verdict.append("health: good, it has learned from context.")
     found = {"step": steps, "verdict": verdict, "layer_weights": [], "examples": 100}
     _write(folder, config, rows, found)
-    starts = [{"step": step, "steps": steps, **_PLACE} for step in (0, steps // 3)]
+    place = _PLACE | {"origins": {"data.source": "given"}}
+    starts = [{"step": step, "steps": steps, **place} for step in (0, steps // 3)]
     (folder / "starts.jsonl").write_text("".join(json.dumps(s) + "\n" for s in starts))
     seconds = {"training": 60.0, "data": 10.0, "compilation": 5.0}
     seconds |= {"evaluation": 3.0, "checkpoints": 2.0, "other": 20.0}

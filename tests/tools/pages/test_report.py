@@ -123,10 +123,10 @@ def test_changed_settings_are_listed_beside_the_defaults(root):
     (table,) = (t for t in root("pre").find("table") if "Changed settings" in t.text)
     rows = [[cell.text for cell in row.children] for row in table.find("tr")]
     assert rows == [
-        ["field", "value", "default"],
-        ["data.source", f"text:{HOSTILE}", "installed_docs"],
-        ["optimizer.learning_rate", "0.0005", "0.0001"],
-        ["phases", "[[64, 0.9], [128, 0.1]]", "[[128, 0.9], [512, 0.1]]"],
+        ["field", "value", "default", "from"],
+        ["data.source", f"text:{HOSTILE}", "installed_docs", "given"],
+        ["optimizer.learning_rate", "0.0005", "0.0001", ""],
+        ["phases", "[[64, 0.9], [128, 0.1]]", "[[128, 0.9], [512, 0.1]]", ""],
     ]
 
 
