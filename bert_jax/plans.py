@@ -137,8 +137,7 @@ def _plan(
     set_fields(config, given)
     planned = {"init_from", "data.train", "data.eval", *chosen}
     planned |= {"data.vocab"} if config.data.vocab else set()
-    layers = {"written": by_file, "chosen": planned}
-    resolved = init_from.resolve(config.to_dict(), given, workdir, **layers)
+    resolved = init_from.resolve(config.to_dict(), given, workdir, "", by_file, planned)
     assert isinstance(resolved, FinetuningConfig)
     others = "|".join(name for name in TASKS if name != found.task)
     lines = [
@@ -175,8 +174,8 @@ def _plan(
     settings = without_given(settings, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
-    layers["chosen"] |= settings.keys()
-    resolved = init_from.resolve(config.to_dict(), given, workdir, **layers)
+    planned |= settings.keys()
+    resolved = init_from.resolve(config.to_dict(), given, workdir, "", by_file, planned)
     return resolved, lines
 
 
