@@ -140,10 +140,9 @@ def _plan(
     resolved = init_from.resolve(config.to_dict(), given, workdir, "", by_file, planned)
     assert isinstance(resolved, FinetuningConfig)
     others = "|".join(name for name in TASKS if name != found.task)
-    lines = [
-        f"task       {found.task}: {found.what}",
-        f"           others: --task={others}; columns: --config.task.text_a, text_b, label",
-    ]
+    columns = [name for name in ("text_a", "text_b", "label") if hasattr(resolved.task, name)]
+    named = f"; columns: --config.task.{', '.join(columns)}" if columns else ""
+    lines = [f"task       {found.task}: {found.what}", f"           others: --task={others}{named}"]
 
     counts = Counter()
     examples = list(resolved.task.read(train, counts, labelled=True))
