@@ -34,9 +34,9 @@ class RatingModel(nn.Module):
 class Rating(Pooled):
     name: str = "rating"
     # Column of the text.
-    text: str = setting("text")
+    text_a: str = setting("text")
     # Column of the level, from 1.
-    stars: str = setting("stars")
+    label: str = setting("stars")
     # Number of levels.
     levels: int = setting(5, minimum=2)
 
@@ -45,7 +45,7 @@ class Rating(Pooled):
     reads_numbers = True
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
-        columns = Columns(self.text, None, self.stars, decimal=".")
+        columns = Columns(self.text_a, None, self.label, decimal=".")
         return read_table(path, columns, counts, labelled)
 
     def row_texts(self, example):
