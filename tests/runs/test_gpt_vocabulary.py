@@ -142,7 +142,7 @@ def test_data_are_found_again_by_any_name_of_the_vocabulary(pretrained, files, n
 @pytest.mark.parametrize("segments", ["full_sentences", "pairs"])
 def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_path):
     config = pretraining_config(files, num_pieces)
-    config = config.replace({"data.segments": segments})
+    config = config.replace({"data.segments": segments, "metrics": ()})
     manifest = prepare(config.data, str(tmp_path), 1, [].append)
     tokenizer = manifest.tokenizer()
     rows = manifest.rows("train", 16)
