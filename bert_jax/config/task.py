@@ -49,7 +49,7 @@ def make_task(values: Mapping[str, Any]) -> Any:
     Raises:
       UserError: there is no such task, or it has no such field or value.
     """
-    if not isinstance(values, Mapping):
+    if isinstance(values, str):
         raise UserError(f"config.task={values!r} must be a group of fields, one of them the name.")
     kind = find_task(values.get("name", ""))
     with named("config.task."):
