@@ -326,6 +326,15 @@ def test_a_task_in_a_file_of_ones_own_works_with_every_command(
     assert "1 jobs" in capsys.readouterr().out
 
 
+def test_what_python_has_trained_remembers_its_module_too(files, tmp_path, monkeypatch):
+    config, _ = count_words(files)
+    bert_jax.train(config.replace(COMMON | {"epochs": 1.0}), tmp_path / "run")
+    assert store.load(str(tmp_path / "run")).imports == ("tests.extension.toy_task",)
+    monkeypatch.delitem(TASKS, "count_words")
+    (found,) = bert_jax.load(tmp_path / "run").predict(["moon river"])
+    assert found.keys() == {"id", "words"}
+
+
 def test_a_task_of_an_installed_package_is_found(monkeypatch):
     point = EntryPoint("count", "tests.extension.toy_task:CountWords", "bert_jax.tasks")
     monkeypatch.setattr("bert_jax.config.task.entry_points", lambda group, name: [point])

@@ -159,8 +159,9 @@ class CheckpointConfig(Group):
     keep: int = setting(3, free=True)
     # Number of best checkpoints to keep in addition.
     keep_best: int = setting(1, minimum=0, free=True)
-    # Metric of the held-out split that selects the best: the lowest loss, perplexity or bits per
-    # character, otherwise the highest value; empty: the first of config.metrics.
+    # Metric of the held-out split that selects the best: the lowest if its name has loss,
+    # perplexity, bits_per, error or distance, otherwise the highest; empty: the first of
+    # config.metrics.
     best_metric: str = setting("loss", free=True)
     # Checkpoint for evaluation, prediction and export. With `best`, an evaluation with the best
     # metric so far is saved in addition to `every`.

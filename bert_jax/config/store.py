@@ -15,7 +15,7 @@ from typing import Any
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import Group, check_known, flatten, named, unflatten
 from bert_jax.config.run import RunConfig
-from bert_jax.config.task import make_task
+from bert_jax.config.task import add_tasks, make_task
 from bert_jax.files.atomic import read_json, write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
@@ -70,14 +70,14 @@ def parse(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -
 
 
 def import_modules(names: Sequence[str]) -> None:
-    """Imports the modules of `config.imports`.
+    """Imports the modules of `config.imports`, whose tasks are known by their names then.
 
     Raises:
       UserError: Python does not find one of them.
     """
     for name in names:
         try:
-            importlib.import_module(name)
+            add_tasks(importlib.import_module(name))
         except ModuleNotFoundError as error:
             if error.name not in (name, name.partition(".")[0]):
                 raise  # it is there, and imports something that is not

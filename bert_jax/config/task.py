@@ -1,6 +1,7 @@
 """The tasks by name. Their classes are in bert_jax/tasks, each with its fields of `config.task`."""
 
 import importlib
+import types
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -41,6 +42,14 @@ def find_task(name: str) -> type[Any]:
         module, _, attribute = found.partition(":")
         found = TASKS[name] = getattr(importlib.import_module(module), attribute)
     return found
+
+
+def add_tasks(module: types.ModuleType) -> None:
+    """Adds the tasks that a module defines to TASKS, by their names, unless these are taken."""
+    for value in vars(module).values():
+        is_task = isinstance(value, type) and issubclass(value, TaskConfig)
+        if is_task and value.__module__ == module.__name__ and value.name:
+            TASKS.setdefault(value.name, value)
 
 
 def make_task(values: Mapping[str, Any]) -> Any:

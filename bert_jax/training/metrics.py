@@ -53,8 +53,8 @@ def with_loss(means: dict[str, float], names: Collection[str]) -> dict[str, floa
 
 
 def is_best_when_low(metric: str) -> bool:
-    """Returns whether the lowest value of a metric is the best: losses, perplexities and bits."""
-    return any(word in metric for word in ("loss", "perplexity", "bits_per"))
+    """Returns whether the lowest value of a metric is the best, by its name."""
+    return any(word in metric for word in ("loss", "perplexity", "bits_per", "error", "distance"))
 
 
 class MetricsFile:
