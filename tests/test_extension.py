@@ -27,14 +27,13 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import load_model, load_workdir
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.optim.optimizers import OPTIMIZERS
 from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.tasks import TASKS, find_task
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
-from bert_jax.tools.serve.forms import prediction_form
 from bert_jax.training.evaluate import evaluate
 from bert_jax.training.train import train
 from tests import tiny
@@ -280,7 +279,11 @@ def ratings(tmp_path_factory) -> pathlib.Path:
 def test_a_task_in_a_file_of_ones_own_works_with_every_command(
     files, finished, ratings, tmp_path, monkeypatch, capsys
 ):
-    """Its own fields, sentence vectors, the page's form, ONNX, a sweep, and as a teacher."""
+    """Its own fields, sentence vectors, the server, ONNX, a sweep, and as a teacher."""
+    pytest.importorskip("starlette", reason="needs the extra serve")
+    from bert_jax.tools.serve.service import Service
+    from tests.tools.serve.conftest import client_of
+
     source, run = finished(count_words), str(tmp_path / "run")
     module = "tests.extension.toy_rating"
     monkeypatch.setitem(TASKS, "rating", "")  # afterwards it is unknown again
@@ -301,8 +304,11 @@ def test_a_task_in_a_file_of_ones_own_works_with_every_command(
     assert len(found) == 120 and found[0].keys() == {"id", "stars", "above"}
     run_command(["encode", str(ratings), f"--model={run}", f"--output={tmp_path / 'x.npz'}"])
     run_command(["report", f"--workdir={run}"])
-    model = load_workdir(store.load(run), run)
-    assert prediction_form(model.task).fields[0].name == "text_a"
+    client = client_of(Service(load_model(run)))
+    asked = {"inputs": [{"text_a": "good good moon"}]}
+    (answer,) = client.post("/api/predict", json=asked).json()["predictions"]
+    assert answer["stars"] in (1, 2, 3) and len(answer["above"]) == 2
+    assert "What the model answers." in client.get("/").text
 
     taught = ["--config.epochs=1", f"--config.distillation.teacher={run}"]
     run_command(["finetune", str(ratings), f"--workdir={tmp_path / 'taught'}", *common, *taught])
