@@ -363,7 +363,7 @@ def test_an_optimizer_and_a_schedule_of_optax_train_and_resume_bit_for_bit(
     steps = int(state.step)
     expected = optax.cosine_onecycle_schedule(steps, 1e-2, pct_start=round(0.25 * steps) / steps)
     rates = [row["learning_rate"] for row in metrics_of(str(workdir)) if row["split"] == "train"]
-    np.testing.assert_allclose(rates, [expected(n) for n in range(steps)], rtol=1e-5)
+    np.testing.assert_allclose(rates, [np.asarray(expected(n)) for n in range(steps)], rtol=1e-5)
     shapes = {leaf.shape for leaf in jax.tree.leaves(state.params)}
     moments = [leaf.shape for leaf in jax.tree.leaves(state.opt_state) if leaf.ndim]
     assert {*moments} == shapes and len(moments) == len(jax.tree.leaves(state.params))

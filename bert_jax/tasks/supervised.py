@@ -48,10 +48,8 @@ class Labelled(Task):
 
     # ---------------------------------------------------------------- what a plan asks
 
-    @property
-    def reads_numbers(self) -> bool:
-        """Whether labels are numbers and not names of classes."""
-        return False
+    # Whether labels are numbers and not names of classes.
+    reads_numbers = False
 
     @property
     def splits_texts(self) -> bool:
