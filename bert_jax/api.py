@@ -135,7 +135,7 @@ def train(
             f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
             " docs/python.md."
         )
-    resolved = _with_imports(resolve(config, workdir))
+    resolved = resolve(config, workdir)
     several = resolved.get("seeds", 1) > 1
     run: Any = train_seeds if several else training.train
     more = {"losses": losses} if losses else {}
@@ -144,14 +144,6 @@ def train(
         best = read_json(os.path.join(workdir, "results.json"))["spread"]["best_seed"]
         workdir = os.path.join(workdir, f"seed-{best}")
     return load(workdir)
-
-
-def _with_imports(config: RunConfig) -> RunConfig:
-    """Returns a configuration that remembers the modules of one's own task and encoder."""
-    modules = {type(group).__module__ for group in (config.task, config.model)}
-    own = {name for name in modules if name.partition(".")[0] not in ("bert_jax", "__main__")}
-    new = sorted(own - {*config.imports})
-    return config.replace({"imports": (*config.imports, *new)}) if new else config
 
 
 _train = train  # `finetune` has an argument of that name

@@ -23,6 +23,7 @@ from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.config.task import default_config
+from bert_jax.data.init_from import resolve
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
@@ -339,6 +340,16 @@ def test_what_python_has_trained_remembers_its_module_too(files, tmp_path, monke
     monkeypatch.delitem(TASKS, "count_words")
     (found,) = bert_jax.load(tmp_path / "run").predict(["moon river"])
     assert found.keys() == {"id", "words"}
+
+
+def test_a_run_remembers_the_module_of_an_encoder_that_it_starts_from(finished, files):
+    """On the command line too, where nobody names it again; one that an import has is not named."""
+    source = finished(pretraining_of_bags)
+    config, _ = classification_of_bags(files)
+    resolved = resolve(config.replace({"init_from": source.workdir}).to_dict(), ())
+    assert resolved.imports == ("tests.extension.toy_encoder",)
+    again = store.with_own_modules(resolved.replace({"imports": ("tests.extension.toy_configs",)}))
+    assert again.imports == ("tests.extension.toy_configs",)
 
 
 def test_a_task_of_an_installed_package_is_found(monkeypatch):

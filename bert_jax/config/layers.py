@@ -1,14 +1,16 @@
 """The one merge of a configuration: layers of values in their order, of which the last wins.
 
-    default    of the package, the task and the configuration's file
-    encoder    of fine-tuning, as they follow from the encoder
+    default    defaults of the package and of the task
+    encoder    fine-tuning values that follow from the encoder
     file       what the configuration's file sets
-    preset     of `config.preset`
-    init_from  model and vocabulary of `config.init_from`
+    preset     the values of `config.preset`
+    init_from  the model and the vocabulary of `config.init_from`
     recipe     what a plan chooses, with reasons
-    given      by the user: on the command line, or in Python
+    given      what the user sets, on the command line or in Python
 
-Nothing compares a value with a default to find out whether somebody meant it.
+No layer compares a value with a default to find out whether somebody meant it. A frozen
+`RunConfig` that is given to the Python API has no record of what was set: its values that differ
+from the task's defaults count as those of a file.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -57,9 +59,8 @@ def merge(layers: Iterable[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
             one, two, *_ = (f"config.{name}={layer.values[name]}" for name in lengths)
             raise UserError(f"{one} and {two} both give the length of training: set one of them.")
         found = dict(layer.values)
-        if values and len(lengths) == 1:
-            found |= {name: type(values[name])(0) for name in LENGTHS[1:] if name in values}
-            found[lengths[0]] = layer.values[lengths[0]]
+        if len(lengths) == 1:
+            found = {n: type(values[n])(0) for n in LENGTHS[1:] if n in values} | found
         values |= found
         origins |= dict.fromkeys(found, layer.name)
     return values, origins

@@ -9,13 +9,14 @@ import importlib
 import json
 import os
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.config.group import Group, check_known, flatten, named, unflatten
 from bert_jax.config.run import RunConfig
-from bert_jax.config.task import add_tasks, make_task
+from bert_jax.config.task import add_tasks, task_of
 from bert_jax.files.atomic import read_json, write_text
 from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
@@ -47,13 +48,13 @@ def parse(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -
       UserError: a field is missing, does not exist, or has a value that no run can use.
     """
     import_modules(values.get("imports", ()))
-    task = make_task(values["task"])
+    task = task_of(values["task"])
     kind = task.RUN
     if kind.has_corpus != ("source" in values["data"]):
         needed, example = _NEEDS[kind.has_corpus]
         raise UserError(
-            f"config.task.name={task.name!r} trains on {needed}: use a configuration with"
-            f" {example}."
+            f"config.task.name={values['task']['name']!r} trains on {needed}: use a configuration"
+            f" with {example}."
         )
     template = kind()
     with named("config."):
@@ -62,7 +63,7 @@ def parse(values: Mapping[str, Any], origins: Mapping[str, str] | None = None) -
         with named(f"config.{name}."):
             if name == "model":
                 group = make_encoder_config(values[name])
-            group = task if name == "task" else group
+            group = task() if name == "task" else group
             own = _own_values(values[name], group)
             arguments[name] = dataclasses.replace(group, **own)
     with named("config."):
@@ -85,6 +86,20 @@ def import_modules(names: Sequence[str]) -> None:
                 f"config.imports: Python finds no module {name!r}: run in the folder that has it,"
                 " or add that to PYTHONPATH."
             ) from None
+
+
+def with_own_modules(config: RunConfig) -> RunConfig:
+    """Returns a configuration that imports the modules of one's own task and encoder too.
+
+    A class of a script or a notebook has no module that could be imported, and one that an
+    imported module has under its name needs no other.
+    """
+    imported, new = [sys.modules[name] for name in config.imports], set()
+    for kind in (type(config.task), type(config.model)):
+        is_own = kind.__module__.partition(".")[0] not in ("bert_jax", "__main__")
+        if is_own and not any(getattr(m, kind.__name__, None) is kind for m in imported):
+            new.add(kind.__module__)
+    return config.replace({"imports": (*config.imports, *sorted(new))}) if new else config
 
 
 def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any
 
-from bert_jax.config.group import check_known, named, rules
 from bert_jax.config.run import TaskConfig
 from bert_jax.files.errors import UserError
 
@@ -52,18 +51,15 @@ def add_tasks(module: types.ModuleType) -> None:
             TASKS.setdefault(value.name, value)
 
 
-def make_task(values: Mapping[str, Any]) -> Any:
-    """Returns the task of `config.task`; fields that are not given have their defaults.
+def task_of(values: Mapping[str, Any]) -> type[Any]:
+    """Returns the class of the task that `config.task` names.
 
     Raises:
-      UserError: there is no such task, or it has no such field or value.
+      UserError: there is no such task.
     """
     if isinstance(values, str):
         raise UserError(f"config.task={values!r} must be a group of fields, one of them the name.")
-    kind = find_task(values.get("name", ""))
-    with named("config.task."):
-        check_known(values, rules(kind))
-        return kind(**values)
+    return find_task(values.get("name", ""))
 
 
 def default_config(name: str, *variant: str) -> Any:

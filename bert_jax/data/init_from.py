@@ -59,7 +59,7 @@ def resolve(
     """
     fields = dict(flatten(values))
     file, preset = Layer.of("file", fields, written), presets.layer(fields)
-    last = [Layer.of("recipe", fields, {*chosen} - {*explicit}), Layer.of(GIVEN, fields, explicit)]
+    last = [Layer.of("recipe", fields, chosen), Layer.of(GIVEN, fields, explicit)]
     merged, origins = merge([Layer(DEFAULT, fields), file, preset, *last])
     if merged.get("init_from"):
         data_dir = data_dir or local(merged.get("data.dir") or os.path.join(workdir, "data"))
@@ -69,7 +69,7 @@ def resolve(
         merged, origins = merge([base, encoder, file, preset, source, *last])
     elif merged.get("init_layers"):
         raise UserError("config.init_layers has no effect without config.init_from: set that too.")
-    return parse(unflatten(merged), origins)
+    return store.with_own_modules(parse(unflatten(merged), origins))
 
 
 def _from_run(fields: Fields, workdir: str) -> tuple[Fields, Fields] | None:

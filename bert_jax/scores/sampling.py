@@ -47,7 +47,7 @@ def error_of_counts(counts: Sequence[Counts], metric: str) -> float:
     """Returns the standard error of a score of counts by bootstrap over the examples.
 
     Args:
-      counts: of each example.
+      counts: the counts of each example.
       metric: f1, precision or recall.
     """
     rows = np.array([(count.correct, count.predicted, count.gold) for count in counts])

@@ -107,7 +107,7 @@ class Losses:
         """Returns a task with these losses.
 
         Args:
-          task: that has an LM head if there is a loss of the next token.
+          task: the task, which has an LM head if there is a loss of the next token.
 
         Raises:
           UserError: there is a loss of the next token, and the model is not causal.

@@ -65,7 +65,7 @@ class Labelled(Task):
 
         Args:
           lengths: lengths of examples in tokens, special tokens included.
-          max_length: that of a row.
+          max_length: maximum length of a row in tokens.
         """
         return 1.0
 

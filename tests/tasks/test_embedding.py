@@ -268,6 +268,7 @@ def test_texts_are_encoded_one_by_one(tokenizer):
     "kind, values, message",
     [
         ("pairs", {"task.text_b": ""}, "task.text_b is missing: the column of a text of each pair"),
+        ("pairs", {"task.text_b": "1"}, "Name all columns by the header .* or all by numbers"),
         ("pairs", {"task.loss": "cosent"}, "'cosent' reads scores of pairs, and"),
         ("scored", {"task.loss": "in_batch"}, "'in_batch' reads no scores of pairs, and"),
         ("scored", {"task.negative": "x"}, "'cosent' reads no negatives: set config.task.negative"),

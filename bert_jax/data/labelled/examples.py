@@ -5,6 +5,7 @@ identifies its prediction: the id in the file, or else the number of the example
 """
 
 import dataclasses
+import functools
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,7 @@ class Example:
     FORMS: ClassVar[str] = ""
 
     @classmethod
+    @functools.cache
     def inputs(cls) -> tuple[Input, ...]:
         """Returns what is given, in the order in which a tuple gives it."""
         fields: Any = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]

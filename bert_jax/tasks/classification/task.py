@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.group import derived, named, setting
+from bert_jax.config.group import derived, setting
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
@@ -49,6 +49,7 @@ _NUMBER_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "pearson": correlation.pearson,
     "spearman": correlation.spearman,
 }
+_PUBLISHED = GLUE | CHINESE
 METRICS = {
     "single": _CLASS_METRICS,
     "multi": _MULTI_LABEL_METRICS,
@@ -121,7 +122,7 @@ class Classification(ClassLossConfig, Pooled):
     @property
     def published_set(self) -> TextTask | None:
         """The published set, if it is one."""
-        return (GLUE | CHINESE)[self.published] if self.published else None
+        return _PUBLISHED[self.published] if self.published else None
 
     @property
     def kind(self) -> str:
@@ -154,11 +155,12 @@ class Classification(ClassLossConfig, Pooled):
 
     def check(self) -> None:
         super().check()
-        known = GLUE | CHINESE
-        if self.published and self.published not in known:
+        if self.published and self.published not in _PUBLISHED:
             raise UserError(
-                f"published={self.published!r} is no published set. Available: {', '.join(known)}."
+                f"published={self.published!r} is no published set. Available:"
+                f" {', '.join(_PUBLISHED)}."
             )
+        _ = self.columns  # which may not go together
         if self.windows_per_epoch and self.long_texts != "windows":
             raise UserError(
                 f"windows_per_epoch={self.windows_per_epoch} has no effect with"
@@ -181,8 +183,7 @@ class Classification(ClassLossConfig, Pooled):
         """Returns the task with the metrics of a run and the labels of a published set.
 
         Raises:
-          UserError: for a metric that labels of this kind do not have, or columns that do not go
-            together.
+          UserError: for a metric that labels of this kind do not have.
         """
         note = f", the metrics for task.problem_type={self.kind!r}"
         check_metrics(config.metrics, METRICS[self.kind], note)
@@ -194,8 +195,6 @@ class Classification(ClassLossConfig, Pooled):
                 " config.distillation.temperature=1."
             )
         published = self.published_set
-        with named("task."):
-            assert published or self.columns
         return dataclasses.replace(
             super().for_run(config),
             labels=published.labels if published else self.labels,

@@ -103,6 +103,7 @@ class Embedding(Labelled):
         for name in ("text_a", "text_b"):
             if not getattr(self, name):
                 raise UserError(f"{name} is missing: the column of a text of each pair.")
+        _ = self.columns  # which may not go together
         if bool(self.label) != (self.loss in SCORED):
             needs, fix = (
                 ("scores", "config.task.label to their column")

@@ -11,12 +11,18 @@ from bert_jax.tasks import review_parts as review
 from bert_jax.tasks.task import Prediction
 
 
+def tags_of(
+    examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
+) -> tuple[list[Sequence[str]], list[Sequence[str]]]:
+    """Returns the gold and the predicted tags of each sentence."""
+    return [example.tags or () for example in examples], [found["tags"] for found in predictions]
+
+
 def make_review(
     task: Any, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
     """Returns classes, of other tags than entities the confusion, calibration."""
-    gold = [example.tags or () for example in examples]
-    found = [prediction["tags"] for prediction in predictions]
+    gold, found = tags_of(examples, predictions)
     pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
     parts: dict[str, Any] = {"classes": review.class_rows(task.counts(examples, predictions))}
     if not task.entities:

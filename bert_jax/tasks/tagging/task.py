@@ -33,7 +33,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import LOSS_FIELDS, ClassLoss, ClassLossConfig, balanced_weights
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Headed
-from bert_jax.tasks.tagging.review import make_review
+from bert_jax.tasks.tagging.review import make_review, tags_of
 from bert_jax.tasks.task import (
     WINDOW,
     Answer,
@@ -271,8 +271,7 @@ class Tagging(ClassLossConfig, Headed):
         ]
 
     def counts(self, examples, predictions):
-        gold = [example.tags or () for example in examples]
-        found = [prediction["tags"] for prediction in predictions]
+        gold, found = tags_of(examples, predictions)
         if self.entities:
             return entity_scores.entity_counts(gold, found)
         words = (list(itertools.chain.from_iterable(tags)) for tags in (gold, found))
@@ -280,8 +279,7 @@ class Tagging(ClassLossConfig, Headed):
 
     def error(self, examples, predictions, metric):
         """By bootstrap over the sentences, from the counts of each."""
-        gold = [example.tags or () for example in examples]
-        found = [prediction["tags"] for prediction in predictions]
+        gold, found = tags_of(examples, predictions)
         pairs = list(zip(gold, found, strict=True))
         if metric == "accuracy":
             right = [(sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs]
@@ -314,8 +312,7 @@ class Tagging(ClassLossConfig, Headed):
 
     def score(self, examples, predictions):
         """Entity-level, as conlleval, `TYPE_f1` of each type too; of other tags the accuracy."""
-        gold = [example.tags or () for example in examples]
-        found = [prediction["tags"] for prediction in predictions]
+        gold, found = tags_of(examples, predictions)
         if not self.entities:
             return {"accuracy": entity_scores.token_accuracy(gold, found)}
         by_type = entity_scores.entity_counts(gold, found)

@@ -274,9 +274,9 @@ def _field_of(name: str) -> str:
     from bert_jax.config.finetuning import FinetuningConfig
     from bert_jax.config.run import PretrainingConfig
 
+    # Fields of tasks, whose classes import jax, are known by the names of other programs only.
     fields = FinetuningConfig().fields() | PretrainingConfig().fields()
-    known = (name, *OTHER_NAMES.get(name, ()))
-    return next((field for field in known if field in fields), "")
+    return name if name in fields else next(iter(OTHER_NAMES.get(name, ())), "")
 
 
 def _local(name: str, value: Any) -> Any:

@@ -219,6 +219,10 @@ INVALID = {
         " --config.model.FIELD=VALUE.",
     ),
     "no value": (["--config.steps"], "--config.steps lacks its value: write --config.steps=VALUE."),
+    "a field of a task": (
+        ["--text_column=x"],
+        "Unknown flag --text_column: did you mean --config.task.text_a=x?",
+    ),
     "a field": (["--epochs=3"], "Unknown flag --epochs: did you mean --config.epochs=3?"),
     "a name of other programs": (
         ["--max_steps", "5"],
