@@ -19,7 +19,6 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from bert_jax.config.group import flatten
-from bert_jax.config.phases import LENGTHS
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 
@@ -96,12 +95,6 @@ def set_fields(config: ConfigDict, texts: Mapping[str, Any]) -> None:
                 f" {kind.__name__}, such as {field!r}."
             ) from None
     config.update_from_flattened_dict(values)
-
-
-def merged(texts: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the values of fields with later ones; a length of training replaces any other."""
-    replaced = {*LENGTHS} if {*LENGTHS} & later.keys() else set()
-    return {name: text for name, text in texts.items() if name not in replaced} | {**later}
 
 
 def value_of(config: ConfigDict, name: str) -> Any:

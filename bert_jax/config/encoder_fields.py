@@ -1,6 +1,8 @@
 """The fields that all encoders have, and those of all Transformers, independent of jax."""
 
 import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
 from bert_jax.config.group import Group, derived, setting
 from bert_jax.files.errors import UserError
@@ -95,6 +97,15 @@ class EncoderConfig(Group):
         """Activation of the pooler: `tanh`, `relu` or `gelu`."""
         return "tanh"
 
+    @classmethod
+    def finetuning_values(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns values of a fine-tuning run that follow from the encoder, by dotted name.
+
+        Args:
+          fields: the encoder's fields, as far as they are known.
+        """
+        return {}
+
     @property
     def padded_vocab_size(self) -> int:
         """Rows of the embedding table; those past `vocab_size` belong to no token."""
@@ -173,6 +184,17 @@ class TransformerConfig(EncoderConfig):
     def is_causal(self) -> bool:
         """Whether no position attends to a later one."""
         return self.attention_pattern == "causal" or self.reads_forward
+
+    @classmethod
+    def finetuning_values(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        if fields.get("attention_pattern") == "causal":
+            return {"task.pool": "last"}  # which has seen all others
+        # RoBERTa, with its norm after the sub-layers, has no pairs either, but a published recipe.
+        if fields.get("norm_place") != "pre" or fields.get("next_sentence"):
+            return {}
+        # Pre-training gave the first token no task, and a new pooler learns too slowly from few
+        # examples: docs/log/recipes.md, the texts after 20 minutes on novels.
+        return {"task.pool": "mean", "task.pooler": False}
 
     @property
     def head_dim(self) -> int:

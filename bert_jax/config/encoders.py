@@ -5,7 +5,7 @@
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
@@ -202,6 +202,22 @@ class GptConfig(TransformerConfig):
     mask_value: float = -1e9
     lm_head: str = "tied"
 
+    @classmethod
+    def finetuning_values(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of openai/finetune-transformer-lm `train.py`."""
+        return {
+            "task.pool": "last",
+            "task.pooler": False,
+            "task.lm_weight": 0.5,
+            "task.share_dropout": True,
+            "optimizer.name": "gpt_adam",
+            "optimizer.schedule": "gpt_linear",
+            "optimizer.learning_rate": 6.25e-5,
+            "optimizer.warmup": "0.2%",
+            "optimizer.epsilon": 1e-8,
+            "optimizer.no_decay": (),
+        }
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ElmoConfig(EncoderConfig):
@@ -241,6 +257,24 @@ class ElmoConfig(EncoderConfig):
     projection_clip: float = setting(3.0, minimum=0)
     # From the second layer on, a layer's input is added to its output.
     skip_connections: bool = setting(True)
+
+    @classmethod
+    def finetuning_values(cls, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Peters et al. 2018, section 3.3, and the model above of Devlin et al. 2019, section 5.3.
+
+        The states of all layers are features, with dropout and a penalty of the mix's weights.
+        """
+        return {
+            "task.pool": "max",
+            "task.pooler": False,
+            "task.layers": "mix_with_embeddings",
+            "task.mix_l2": 1e-3,
+            "task.dropout_rate": 0.5,
+            "task.head": "bilstm",
+            "optimizer.frozen_layers": -1,
+            "optimizer.name": "adamw",
+            "optimizer.learning_rate": 1e-3,
+        }
 
     @property
     def projection_size(self) -> int:
@@ -318,3 +352,18 @@ def make_encoder_config(fields: Mapping[str, Any]) -> EncoderConfig:
             f"name={name!r} has no field {', '.join(unknown)}. Available: {', '.join(known)}."
         )
     return ENCODERS[name](**fields)
+
+
+def finetuning_values(model: Mapping[str, Any], fields: Collection[str] = ()) -> dict[str, Any]:
+    """Returns the values of a fine-tuning run that follow from its encoder, by dotted name.
+
+    Args:
+      model: the fields of `config.model`, as far as they are known.
+      fields: the names of the run's fields; (): all. Without `task.pooler`, the task and not the
+        encoder chooses what is pooled.
+    """
+    found = ENCODERS.get(model.get("name", "bert"), EncoderConfig).finetuning_values(model)
+    if not fields:
+        return found
+    skipped = set() if "task.pooler" in fields else {"task.pool"}
+    return {name: value for name, value in found.items() if name in fields and name not in skipped}

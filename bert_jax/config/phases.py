@@ -20,14 +20,14 @@ _DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|exam
 
 
 def without_given(chosen: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-    """Returns the chosen fields that the user did not set; a length replaces chosen epochs.
+    """Returns the chosen fields that the user did not set; a length replaces any other.
 
     Args:
       chosen: values, or values with reasons, by dotted name.
       given: names of the fields that the user set.
     """
-    kept = {*given, *(["epochs"] if {*LENGTHS} & {*given} else [])}
-    return {name: value for name, value in chosen.items() if name not in kept}
+    replaced = {*given, *(LENGTHS if {*LENGTHS} & {*given} else ())}
+    return {name: value for name, value in chosen.items() if name not in replaced}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epoch
 
 import dataclasses
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bert_jax.config.data import DataConfig, LabelledConfig
@@ -76,12 +76,22 @@ class TaskConfig(Group):
             )
         return super().replaced(values)
 
+    @property
+    def known_metrics(self) -> Collection[str]:
+        """Names that `config.metrics` may have; (): they are checked when they are measured."""
+        return ()
+
     def for_run(self, config: "RunConfig") -> Self:
         """Returns the task with what other fields of a run determine.
 
         Raises:
           UserError: the task cannot have these fields.
         """
+        known = self.known_metrics
+        if known and (wrong := [name for name in config.metrics if name not in known]):
+            raise UserError(
+                f"metrics: {wrong[0]!r} is none of {', '.join(known)}, which this task measures."
+            )
         return dataclasses.replace(self, metrics=config.metrics)
 
 
@@ -90,7 +100,7 @@ class RunConfig(Group):
     """The fields of every run, with those of BERT-Base (Devlin et al. 2019, 3.1, appendix A.2)."""
 
     # Sets all fields in which the well-known BERTs differ: paper, google_2018, google_2019, hf,
-    # roberta (a row of bert_jax.config.presets.PRESETS); empty: the fields below as they are. (A
+    # roberta (a row of bert_jax.config.layers.PRESETS); empty: the fields below as they are. (A
     # preset is only a name; the fields that it sets are compared when a run is resumed.)
     preset: str = setting("", free=True)
     # Modules that are imported first, such as ("my_tasks",): they add tasks to TASKS, or encoders

@@ -8,10 +8,10 @@ import os
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bert_jax.config import presets, recipe, store
-from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config import store
+from bert_jax.config.encoders import finetuning_values, make_encoder_config
 from bert_jax.config.group import flatten, unflatten
-from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
+from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge, preset_layer
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
@@ -58,7 +58,7 @@ def resolve(
       UserError: for an unknown preset, an unusable `init_from` or an invalid value.
     """
     fields = dict(flatten(values))
-    file, preset = Layer.of("file", fields, written), presets.layer(fields)
+    file, preset = Layer.of("file", fields, written), preset_layer(fields)
     last = [Layer.of("recipe", fields, chosen), Layer.of(GIVEN, fields, explicit)]
     merged, origins = merge([Layer(DEFAULT, fields), file, preset, *last])
     if merged.get("init_from"):
@@ -148,7 +148,7 @@ def model_layers(
     """Returns the layers of a configuration whose parameters are from a source.
 
     For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
-    the model have the values of `recipe.values_for`.
+    the model have the values of `finetuning_values`.
 
     Args:
       fields: values of the configuration by dotted name.
@@ -166,7 +166,7 @@ def model_layers(
     taken = {name: found[name] for name in found if name not in _TRAINING_FIELDS} | dict(others)
     encoder: Fields = {}
     if "data.source" not in fields:
-        encoder = recipe.values_for(fields, model)
+        encoder = finetuning_values(model, fields)
         if found["model.name"] != fields["model.name"]:
             fields = _with_model_of_kind(fields, found, explicit)
     if missing := sorted(name for name in taken if name not in fields):

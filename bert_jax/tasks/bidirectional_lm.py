@@ -14,7 +14,7 @@ direction, its beginning); `perplexity` is exp of their negative mean for one to
 import dataclasses
 import math
 from collections.abc import Iterator
-from typing import Self
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,6 @@ from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
 from bert_jax.tasks.task import (
     Batch,
     CorpusTask,
-    check_metrics,
     example_batch,
 )
 from bert_jax.text.tokenization import Tokenizer
@@ -137,6 +136,10 @@ class BidirectionalLM(CorpusTask):
             metrics=METRICS,
         )
 
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return METRICS
+
     def for_run(self, config: RunConfig) -> Self:
         """Returns the task with the metrics and the words of a run.
 
@@ -149,7 +152,6 @@ class BidirectionalLM(CorpusTask):
                 "task.name='bidirectional_lm' needs an encoder that carries a state in both"
                 f" directions, such as config.model.name='elmo', not {name!r}."
             )
-        check_metrics(config.metrics, METRICS)
         return dataclasses.replace(
             super().for_run(config),
             metrics=config.metrics or METRICS,
@@ -269,6 +271,12 @@ class BidirectionalLM(CorpusTask):
             losses.append(cross_entropy_of_scores(words, labels)[0])
         forward, backward = (-(loss * batch["target_weights"]).sum(axis=1) for loss in losses)
         return {"forward": forward, "backward": backward}
+
+    def init_carry(self, batch_size: int) -> Any:
+        return self.make_model().init_carry(batch_size)
+
+    def carry(self, outputs: BidirectionalOutputs) -> Any:
+        return outputs.carry
 
     def head_flops_per_token(self) -> float:
         """Of both directions."""

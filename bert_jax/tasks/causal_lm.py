@@ -70,6 +70,10 @@ class CausalLM(CorpusTask):
             metrics=("causal_lm_loss", "causal_lm_accuracy", "perplexity"),
         )
 
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return METRICS + OF_RUNNING_TEXT
+
     def for_run(self, config: RunConfig) -> Self:
         """Returns the task with the metrics and the data of a run.
 
@@ -78,21 +82,16 @@ class CausalLM(CorpusTask):
             or not for such data.
         """
         _check_model(config.model)
-        available = METRICS
-        segments = config["data.segments"]
+        task, segments = super().for_run(config), config["data.segments"]
         if segments == "running_text":
-            available += OF_RUNNING_TEXT
+            return dataclasses.replace(task, metrics=config.metrics or self.known_metrics)
         for name in config.metrics:
-            if name in OF_RUNNING_TEXT and name not in available:
+            if name in OF_RUNNING_TEXT:
                 raise UserError(
                     f"metrics: {name} needs config.data.segments='running_text', not"
                     f" {segments!r}, whose rows are not each text once."
                 )
-            if name not in available:
-                raise UserError(
-                    f"metrics: {name!r} is none of {', '.join(METRICS + OF_RUNNING_TEXT)}."
-                )
-        return dataclasses.replace(super().for_run(config), metrics=config.metrics or available)
+        return dataclasses.replace(task, metrics=config.metrics or METRICS)
 
     @classmethod
     def as_phase(cls, model: EncoderConfig) -> "CausalLM":

@@ -1,10 +1,7 @@
-"""Distillation: a task whose student also learns from the predictions of a teacher.
+"""Distillation: a model, the student, also learns from the predictions of a teacher.
 
 What is minimized is (1 - weight) x the loss of the labels + weight x the divergence from the
 teacher's predictions (Hinton et al. 2015, arXiv 1503.02531).
-
-Tasks do not know a teacher: `Distilled` has the task of the student and that of the teacher, whose
-parameters are the collection "teacher" of its model. They get no gradient.
 """
 
 import dataclasses
@@ -15,8 +12,6 @@ import flax.struct
 import jax
 import numpy as np
 
-from bert_jax.config.group import derived
-from bert_jax.config.groups import DistillationConfig
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.task import Batch, Task
 
@@ -37,11 +32,11 @@ class Teacher:
 
 
 @flax.struct.dataclass
-class DistilledOutputs:
+class BothOutputs:
     """The outputs of both models for a batch; those of the teacher have no gradient.
 
     Attributes:
-      student: outputs of the student's model.
+      student: outputs of the run's model.
       teacher: outputs of the teacher's.
     """
 
@@ -49,49 +44,35 @@ class DistilledOutputs:
     teacher: Any
 
 
-@dataclasses.dataclass(frozen=True)
-class Distilled(Task):
-    """The task of a student with a teacher; answers, masks and names are those of `task`.
+def apply_both(task: Task, student: Any, params: Mapping[str, Any], batch: Batch) -> BothOutputs:
+    """Returns outputs of the student with those of the teacher, which has no dropout.
 
-    Attributes:
-      task: the student's task.
-      teacher: the teacher's, of the same kind.
-      config: weight and temperature.
+    Args:
+      task: the run's task.
+      student: the outputs of its model.
+      params: parameters of the teacher.
+      batch: what the student's model took.
     """
+    teacher, _ = task.taught
+    outputs = teacher.make_model().apply({"params": params}, batch, deterministic=True)
+    return BothOutputs(student, jax.lax.stop_gradient(outputs))
 
-    task: Task = derived(None)
-    teacher: Task = derived(None)
-    config: DistillationConfig = derived(DistillationConfig())
 
-    def make_model(self) -> Any:
-        """Returns the model, which has the methods `init` and `apply` of a linen module."""
-        return DistilledModel(self)
+def training_losses(task: Task, outputs: Any, batch: Batch) -> Sums:
+    """Returns the losses and metrics of a task, and with a teacher those of the distillation.
 
-    def example_batch(self) -> dict[str, jax.Array]:
-        return self.task.example_batch()
-
-    def transform(self, key, batch, progress=0.0):
-        return self.task.transform(key, batch, progress)
-
-    def losses(self, outputs: DistilledOutputs, batch: Batch) -> Sums:
-        """Returns the losses and metrics of `task`, and those of the distillation.
-
-        Each loss NAME_loss of predictions becomes a metric, beside NAME_distilled_loss, the
-        divergence from the teacher. What is minimized has "weighted_" in front.
-        """
-        sums, weight = self.task.all_losses(outputs.student, batch), self.config.weight
-        both = outputs.student, outputs.teacher
-        found = self.task.distilled_losses(*both, batch, self.config.temperature)
-        for name, distilled in found.items():
-            sums |= _weighted(name, 1 - weight, sums[name])
-            sums |= _weighted(f"{name.removesuffix('_loss')}_distilled_loss", weight, distilled)
-        return sums
-
-    def answers(self, outputs: DistilledOutputs, batch: Batch) -> dict[str, jax.Array]:
-        return self.task.answers(outputs.student, batch)
-
-    def head_flops_per_token(self) -> float:
-        return self.task.head_flops_per_token()
+    Each loss NAME_loss of predictions becomes a metric then, beside NAME_distilled_loss, the
+    divergence from the teacher. What is minimized has "weighted_" in front.
+    """
+    if task.taught is None:
+        return task.all_losses(outputs, batch)
+    _, config = task.taught
+    sums = task.all_losses(outputs.student, batch)
+    both = outputs.student, outputs.teacher
+    for name, distilled in task.distilled_losses(*both, batch, config.temperature).items():
+        sums |= _weighted(name, 1 - config.weight, sums[name])
+        sums |= _weighted(f"{name.removesuffix('_loss')}_distilled_loss", config.weight, distilled)
+    return sums
 
 
 def _weighted(name: str, weight: float, loss: Sum) -> Sums:
@@ -100,40 +81,3 @@ def _weighted(name: str, weight: float, loss: Sum) -> Sums:
     if weight:
         sums[f"weighted_{name}"] = Sum(weight * loss.numerator, loss.denominator)
     return sums
-
-
-@dataclasses.dataclass(frozen=True)
-class DistilledModel:
-    """Student and teacher as one model, with the methods of a linen module that training calls.
-
-    Attributes:
-      task: decides the models.
-    """
-
-    task: Distilled
-
-    def init(self, key: jax.Array, batch: Batch, *, deterministic: bool = True) -> Any:
-        """Returns {"params": ...} of the student."""
-        return self.task.task.make_model().init(key, batch, deterministic=deterministic)
-
-    def apply(
-        self,
-        variables: Mapping[str, Any],
-        batch: Batch,
-        *,
-        deterministic: bool = True,
-        rngs: Mapping[str, jax.Array] | None = None,
-    ) -> DistilledOutputs:
-        """Applies both models to a batch, the teacher without dropout.
-
-        Args:
-          variables: "params" of the student and "teacher", the parameters of the teacher.
-          batch: what the student's model takes.
-          deterministic: no dropout in the student; otherwise `rngs` has a key "dropout".
-          rngs: see `deterministic`.
-        """
-        student, teacher = self.task.task.make_model(), self.task.teacher.make_model()
-        options = {"deterministic": deterministic, "rngs": rngs}
-        outputs = student.apply({"params": variables["params"]}, batch, **options)
-        targets = teacher.apply({"params": variables["teacher"]}, batch, deterministic=True)
-        return DistilledOutputs(outputs, jax.lax.stop_gradient(targets))

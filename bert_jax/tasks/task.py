@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.group import derived
+from bert_jax.config.groups import DistillationConfig
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig, TaskConfig
 from bert_jax.config.task import TASKS, find_task
@@ -48,11 +49,13 @@ class Task(TaskConfig):
       metrics: names of the scores; the first is compared with the baseline.
       labels: names of the classes, () before they are known; None: the task has none to store.
       further: functions (outputs, batch) -> Sums, whose losses are added to the task's own.
+      taught: while a teacher's predictions are learned: its task, its weight and temperature.
     """
 
     model: EncoderConfig = derived(None)
     labels: tuple[str, ...] | None = derived(None)
     further: tuple[Callable[[Any, Batch], Sums], ...] = derived(())
+    taught: "tuple[Task, DistillationConfig] | None" = derived(None)
 
     # Top-level name of the head's parameters whose bias has a value for each class; "": none.
     HEAD: ClassVar[str] = ""
@@ -62,7 +65,7 @@ class Task(TaskConfig):
     FILLS_MASKS: ClassVar[bool] = False
     # Whether the model predicts each token from those before it.
     READS_FORWARD: ClassVar[bool] = False
-    # Whether the rows are those of streams, and states are carried between batches.
+    # Whether the rows are those of streams: row b of a batch continues row b of the one before.
     READS_STREAMS: ClassVar[bool] = False
     # Whether the model is trained to give vectors of texts.
     EMBEDS: ClassVar[bool] = False
@@ -248,6 +251,17 @@ class Task(TaskConfig):
         """Returns what the host reads from each row, [batch, ...] each; empty if nothing."""
         return {}
 
+    def init_carry(self, batch_size: int) -> Any:
+        """Returns what the first batch gets as `carry`: a tree of zeros, float32[batch_size, ...].
+
+        (): the model carries nothing from a batch to the next one.
+        """
+        return ()
+
+    def carry(self, outputs: Any) -> Any:
+        """Returns the carry after a batch from the model's outputs."""
+        return ()
+
     def head_flops_per_token(self) -> float:
         """Returns the forward FLOPs of the heads' large matrix products per input position."""
         return 0.0
@@ -397,15 +411,6 @@ def make_phase_task(config: RunConfig, name: str) -> Task:
 def example_batch(length: int = 8) -> dict[str, jax.Array]:
     """Returns what every encoder takes: a batch of one row without padding."""
     return complete_batch({"input_ids": jnp.zeros((1, length), jnp.int32)})
-
-
-def check_metrics(
-    metrics: Sequence[str], known: Collection[str], note: str = "", field: str = "metrics"
-) -> None:
-    """Raises UserError for a metric that a task does not have; `note` ends the message."""
-    for name in metrics:
-        if name not in known:
-            raise UserError(f"{field}: {name!r} is none of {', '.join(known)}{note}.")
 
 
 def add_answers(

@@ -21,12 +21,11 @@ from bert_jax.scores.goodput import read_goodput
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.task import Task, add_answers, in_order
 from bert_jax.training import metrics
-from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.open import open_run
 from bert_jax.training.run import Run
-from bert_jax.training.state import abstract_params
+from bert_jax.training.state import abstract_params, init_carry
 from bert_jax.training.step import eval_step, in_microbatches
 from bert_jax.training.workdir import read_fitted, untrained_params
 

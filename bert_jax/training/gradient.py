@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.layers.dropout import part_of_batch
+from bert_jax.tasks.distillation import apply_both, training_losses
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
-from bert_jax.training.carry import carry_of, like_rows, with_rows
 from bert_jax.training.state import TrainState
 
 NO_CONSTANTS: Mapping[str, Any] = {}
@@ -41,8 +41,7 @@ def compute_gradient(
       state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
       batch: the global batch; its last rows may be padding, which `state.carry` does not have.
       keys: "dropout" and "masking"; the number of the step is folded into them.
-      constants: collections of the model beside "params", which get no gradient; see
-        `Run.constants`.
+      constants: parameters that get no gradient: of a "teacher"; see `Run.constants`.
       task: decides model, masks and losses.
       steps: training steps in total.
       num_microbatches: number of parts that the batch is split into.
@@ -50,14 +49,16 @@ def compute_gradient(
     masking_key = jax.random.fold_in(keys["masking"], state.step)
     rows = num_rows(batch)
     batch = task.transform(masking_key, batch, state.step / steps)
-    batch = {**batch, "carry": with_rows(state.carry, rows)}
+    batch = {**batch, "carry": _padded(state.carry, rows)}
     rngs = {"dropout": jax.random.fold_in(keys["dropout"], state.step)}
     model = task.make_model()
 
     def apply(params, part, number=0):
         with part_of_batch(number, num_microbatches, rows // num_microbatches):
-            variables = {"params": params, **constants}
-            return model.apply(variables, part, deterministic=False, rngs=rngs)
+            outputs = model.apply({"params": params}, part, deterministic=False, rngs=rngs)
+            if task.taught:
+                return apply_both(task, outputs, constants["teacher"], part)
+            return outputs
 
     if num_microbatches > 1 and task.couples_examples:
         grads, sums = _cached_gradient(task, apply, state.params, batch, num_microbatches)
@@ -68,13 +69,13 @@ def compute_gradient(
 
     def loss_of_part(params, part, number=0):
         outputs = apply(params, part, number)
-        sums = task.all_losses(outputs, part)
-        return _loss(sums, denominators), (sums, carry_of(outputs))
+        sums = training_losses(task, outputs, part)
+        return _loss(sums, denominators), (sums, task.carry(outputs))
 
     gradient = jax.grad(loss_of_part, has_aux=True)
     if num_microbatches == 1:
         grads, (sums, carry) = gradient(state.params, batch)
-        return grads, sums, like_rows(carry, state.carry)
+        return grads, sums, _without_padding(carry, state.carry)
 
     def add_part(total, numbered_part):
         number, part = numbered_part
@@ -90,7 +91,22 @@ def compute_gradient(
     carry = jax.tree.map(
         lambda first, others: merge(jnp.concatenate([first[None], others])), first_carry, carries
     )
-    return grads, sums, like_rows(carry, state.carry)
+    return grads, sums, _without_padding(carry, state.carry)
+
+
+def _padded(carry: Any, rows: int) -> Any:
+    """Returns the carry with `rows` rows, of which those of padding, at the end, are zero."""
+
+    def pad(leaf: jax.Array) -> jax.Array:
+        missing = ((0, rows - len(leaf)), *[(0, 0)] * (leaf.ndim - 1))
+        return jnp.pad(leaf, missing) if rows > len(leaf) else leaf
+
+    return jax.tree.map(pad, carry)
+
+
+def _without_padding(carry: Any, before: Any) -> Any:
+    """Returns the carry without the rows that `_padded` has added to `before`."""
+    return jax.tree.map(lambda leaf, old: leaf[: len(old)], carry, before)
 
 
 def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | float:
@@ -130,7 +146,7 @@ def _cached_gradient(
         return apply(params, part, number)
 
     def loss_of_outputs(outputs):
-        sums = task.all_losses(outputs, batch)
+        sums = training_losses(task, outputs, batch)
         return _loss(sums, {}), sums
 
     _, outputs = jax.lax.scan(
@@ -163,7 +179,9 @@ def _denominators(
             return jnp.full(like.shape, value if is_float else 0, like.dtype)
 
         outputs = jax.tree.map(fill, jax.eval_shape(apply, params, batch))
-        return {name: item.denominator for name, item in task.all_losses(outputs, batch).items()}
+        return {
+            name: item.denominator for name, item in training_losses(task, outputs, batch).items()
+        }
 
     found, *others = (denominators_for(value) for value in (jnp.nan, 1.0, -2.0))
     for other in others:  # comparisons are blind for NaN

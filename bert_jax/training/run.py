@@ -18,7 +18,7 @@ from bert_jax.models import MODELS, make_add_fields
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
-from bert_jax.tasks.distillation import Distilled, Teacher
+from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.task import Task, make_phase_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, make_key
@@ -96,8 +96,8 @@ class Run:
             task = add_losses(task, self.losses) if self.losses else task
             if self.teacher is None or evaluate:
                 return task
-            config = self.config.distillation
-            return Distilled(task, self.teacher.task, config, model=task.model)
+            taught = self.teacher.task, self.config.distillation
+            return dataclasses.replace(task, taught=taught)
 
         return make
 
@@ -175,8 +175,8 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     """
     encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
     flops = 3 * (encoder + task.head_flops_per_token())
-    if isinstance(task, Distilled):
-        flops += flops_per_token(task.teacher, sequence_length) / 3
+    if task.taught:
+        flops += flops_per_token(task.taught[0], sequence_length) / 3
     return flops
 
 

@@ -15,7 +15,6 @@ from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS, heads
 from bert_jax.optim.average import swap_average
 from bert_jax.tasks.task import Task
-from bert_jax.training.carry import zero_carry
 
 # The purposes of random keys. The purpose is folded into the seed's key first, the step or batch
 # number second, so that every random decision is a pure function of (seed, purpose, number).
@@ -148,5 +147,11 @@ def _new_state(
         params=params,
         opt_state=tx.init(params),
         nonfinite_streak=jnp.zeros((), jnp.int32),
-        carry=zero_carry(task, batch_size),
+        carry=task.init_carry(batch_size),
     )
+
+
+def init_carry(task: Task, mesh: Mesh, batch_size: int) -> Any:
+    """Returns `Task.init_carry` on the devices, sharded like a batch."""
+    where = sharding.rows_sharding(mesh, batch_size)
+    return jax.jit(lambda: task.init_carry(batch_size), out_shardings=where)()

@@ -24,7 +24,6 @@ from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.losses import Sums, loss_names
 from bert_jax.tasks.task import Batch, Task
-from bert_jax.training.carry import carry_of
 from bert_jax.training.gradient import NO_CONSTANTS, compute_gradient, merge, num_rows, split
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state
@@ -221,7 +220,7 @@ def eval_step(
         return model.apply({"params": params}, part, deterministic=True)
 
     def results(outputs, part):
-        return task.all_losses(outputs, part), task.answers(outputs, part), carry_of(outputs)
+        return task.all_losses(outputs, part), task.answers(outputs, part), task.carry(outputs)
 
     if num_microbatches == 1:
         return results(apply(batch), batch)

@@ -18,7 +18,6 @@ from bert_jax.devices.profiling import Profile
 from bert_jax.files.prefetch import Prefetcher
 from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.training import metrics
-from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.evaluate import make_evaluator, write_results
@@ -35,7 +34,7 @@ from bert_jax.training.resume import (
     restore_or_init,
 )
 from bert_jax.training.run import Run
-from bert_jax.training.state import TrainState, swapped
+from bert_jax.training.state import TrainState, init_carry, swapped
 from bert_jax.training.step import make_train_step
 from bert_jax.training.workdir import read_fitted, save_to_workdir
 

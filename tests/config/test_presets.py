@@ -7,8 +7,8 @@ import pathlib
 import numpy as np
 import pytest
 
-from bert_jax.config import presets, store
-from bert_jax.config.presets import PRESETS
+from bert_jax.config import store
+from bert_jax.config.layers import PRESETS, describe_preset
 from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
@@ -77,7 +77,7 @@ def test_a_preset_sets_its_fields_and_no_other(name, known):
 def test_without_a_preset_nothing_changes_and_nothing_is_said():
     config = make_config()
     assert config.model.activation == "gelu_tanh" and config.data.mode == "dynamic"
-    assert presets.describe(config) == []
+    assert describe_preset(config) == []
 
 
 def test_the_default_differs_from_google_2019_in_when_masks_are_drawn_only():
@@ -92,10 +92,10 @@ def test_what_is_given_wins_and_is_said():
     assert config.model.activation == "gelu_tanh"
     assert config.model.layer_norm_epsilon == 1e-5
     # beta2 was given too, but as the preset has it.
-    assert presets.describe(config) == [
+    assert describe_preset(config) == [
         "preset     roberta, but model.activation='gelu_tanh'",
     ]
-    assert presets.describe(make_config("roberta")) == ["preset     roberta"]
+    assert describe_preset(make_config("roberta")) == ["preset     roberta"]
 
 
 def test_an_unknown_preset_is_refused():

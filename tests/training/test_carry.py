@@ -18,9 +18,8 @@ from bert_jax.devices import sharding
 from bert_jax.models import MODELS
 from bert_jax.tasks.losses import Sum
 from bert_jax.tasks.task import Task
-from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.state import abstract_state, init_state, make_key
+from bert_jax.training.state import abstract_state, init_carry, init_state, make_key
 from bert_jax.training.step import eval_step, train_step
 
 KEYS = {purpose: make_key(0, purpose) for purpose in ("dropout", "masking")}
@@ -47,10 +46,6 @@ class Recurrent(nn.Module):
             outputs.append(state)
         return Outputs(jnp.stack(outputs, axis=1), {"state": state})
 
-    @nn.nowrap
-    def init_carry(self, batch_size):
-        return {"state": jnp.zeros((batch_size, SIZE))}
-
 
 @dataclasses.dataclass(frozen=True)
 class Config:
@@ -72,6 +67,12 @@ class SumOfStates(Task):
     def losses(self, outputs, batch):
         errors = (outputs.states.sum(axis=(1, 2)) - batch["target"]) ** 2
         return {"error": Sum(errors.sum(), jnp.float32(len(errors)))}
+
+    def init_carry(self, batch_size):
+        return {"state": jnp.zeros((batch_size, SIZE))}
+
+    def carry(self, outputs):
+        return outputs.carry
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -30,7 +30,7 @@ from bert_jax.tasks.classification.decisions import Decision
 from bert_jax.tasks.classification.review import make_review
 from bert_jax.tasks.losses import Sum, Sums
 from bert_jax.tasks.supervised import Pooled
-from bert_jax.tasks.task import Answer, Batch, Prediction, check_metrics
+from bert_jax.tasks.task import Answer, Batch, Prediction
 
 # (gold, predicted) -> score, of class numbers.
 _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
@@ -179,14 +179,12 @@ class Classification(ClassLossConfig, Pooled):
                 f" ({', '.join(self.labels)}): take macro_f1."
             )
 
-    def for_run(self, config: RunConfig) -> Self:
-        """Returns the task with the metrics of a run and the labels of a published set.
+    @property
+    def known_metrics(self) -> Mapping[str, Any]:
+        return METRICS[self.kind]
 
-        Raises:
-          UserError: for a metric that labels of this kind do not have.
-        """
-        note = f", the metrics for task.problem_type={self.kind!r}"
-        check_metrics(config.metrics, METRICS[self.kind], note)
+    def for_run(self, config: RunConfig) -> Self:
+        """Returns the task with the metrics of a run and the labels of a published set."""
         temperature = config.distillation.temperature
         if self.kind == "regression" and temperature != 1:
             raise UserError(

@@ -7,7 +7,7 @@ vector of a text is pooled from the encoder's last layer; there are no other par
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import jax
@@ -27,7 +27,7 @@ from bert_jax.scores import correlation, retrieval
 from bert_jax.tasks.embedding.losses import SCORED, embedding_loss
 from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Labelled, check_pool
-from bert_jax.tasks.task import Batch, check_metrics
+from bert_jax.tasks.task import Batch
 
 _CORRELATIONS = {"spearman": correlation.spearman, "pearson": correlation.pearson}
 
@@ -117,9 +117,11 @@ class Embedding(Labelled):
         if self.negative and self.loss in SCORED:
             raise UserError(f"loss={self.loss!r} reads no negatives: set config.task.negative=''.")
 
+    @property
+    def known_metrics(self) -> Mapping[str, Any]:
+        return _CORRELATIONS if self.loss in SCORED else retrieval.METRICS
+
     def for_run(self, config: RunConfig) -> Self:
-        known = _CORRELATIONS if self.loss in SCORED else retrieval.METRICS
-        check_metrics(config.metrics, known, f", the metrics for task.loss={self.loss!r}")
         if config.optimizer.frozen_layers == -1:
             raise UserError(
                 "optimizer.frozen_layers=-1 freezes the encoder, and embeddings have no other"
@@ -130,8 +132,9 @@ class Embedding(Labelled):
     @functools.cached_property
     def columns(self) -> Columns:
         """The columns of the files."""
+        text_a: Any = parse_column(self.text_a)  # `check` refuses ""
         return Columns(
-            parse_column(self.text_a) or "",
+            text_a,
             parse_column(self.text_b),
             parse_column(self.label),
             id=parse_column(self.id),

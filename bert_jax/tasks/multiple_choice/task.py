@@ -2,14 +2,12 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Self
 
 import jax
 import numpy as np
 
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import setting
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.choices import ChoiceColumns, read_choices
 from bert_jax.data.labelled.encode_texts import encode_choices
 from bert_jax.data.labelled.examples import ChoiceExample
@@ -61,10 +59,9 @@ class MultipleChoice(Pooled):
         if not self.text_a:
             raise UserError("text_a is missing: the column of the context.")
 
-    def for_run(self, config: RunConfig) -> Self:
-        if config.metrics != METRICS:
-            raise UserError(f"metrics={config.metrics} must be {METRICS} for multiple choice.")
-        return super().for_run(config)
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return METRICS
 
     @property
     def columns(self) -> ChoiceColumns:

@@ -3,14 +3,12 @@
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Self
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import setting
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_questions import QuestionRows, encode_questions
 from bert_jax.data.labelled.examples import Question
 from bert_jax.data.labelled.questions import read_questions
@@ -26,7 +24,6 @@ from bert_jax.tasks.task import (
     Answer,
     Batch,
     Prediction,
-    check_metrics,
 )
 
 # By whether "no answer" is an answer.
@@ -72,10 +69,9 @@ class Span(Headed):
         config = FinetuningConfig(task=cls(), max_length=384, metrics=METRICS[False])
         return config.replace({"optimizer.learning_rate": 5e-5})
 
-    def for_run(self, config: RunConfig) -> Self:
-        note = f", the metrics for task.null_answers={self.null_answers}"
-        check_metrics(config.metrics, METRICS[self.null_answers], note)
-        return super().for_run(config)
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return METRICS[self.null_answers]
 
     @property
     def reads_features(self) -> bool:

@@ -6,7 +6,7 @@ import operator
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ import numpy as np
 from bert_jax.config.data import LabelledConfig
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import derived, setting
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
@@ -39,7 +38,6 @@ from bert_jax.tasks.task import (
     Answer,
     Batch,
     Prediction,
-    check_metrics,
 )
 
 # By whether tags are those of entities.
@@ -123,9 +121,9 @@ class Tagging(ClassLossConfig, Headed):
                 " decodes the tags of a window together: set config.task.overlap=context."
             )
 
-    def for_run(self, config: RunConfig) -> Self:
-        check_metrics(config.metrics, METRICS[self.entities])
-        return super().for_run(config)
+    @property
+    def known_metrics(self) -> tuple[str, ...]:
+        return METRICS[self.entities]
 
     @property
     def by_character(self) -> bool:

@@ -320,16 +320,16 @@ def read_config(flags: argparse.Namespace, run_is_enough: bool = True) -> "RunCo
 
 def _changed(config: "RunConfig", texts: Mapping[str, str]) -> "RunConfig":
     """Returns the configuration of a run with other values of some fields."""
-    from bert_jax.config import presets, store
+    from bert_jax.config import store
     from bert_jax.config.editing import set_fields
     from bert_jax.config.group import flatten, unflatten
-    from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
+    from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge, preset_layer
 
     values = config.to_config_dict()
     set_fields(values, texts)
     fields = dict(flatten(values))
     # Without a new preset the run has the values of its own already.
-    preset = [presets.layer(fields)] if "preset" in texts else []
+    preset = [preset_layer(fields)] if "preset" in texts else []
     layers = [Layer(DEFAULT, fields), *preset, Layer.of(GIVEN, fields, texts)]
     return store.parse(unflatten(merge(layers)[0]))
 

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from bert_jax.config.editing import merged
+from bert_jax.config.phases import without_given
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import CACHE, OVERRIDES, Flag, prepare_process, resolve
 
@@ -39,7 +39,7 @@ def run(flags: argparse.Namespace) -> None:
     for name, (path, fields) in tasks.items():
         folder = os.path.join(flags.workdir, name)
         try:
-            configs[name] = resolve(path, merged(flags.overrides, fields), folder)
+            configs[name] = resolve(path, without_given(flags.overrides, fields) | fields, folder)
         except UserError as error:
             raise UserError(f"Task {name}: {error}") from error
     prepare_process(flags.compilation_cache)

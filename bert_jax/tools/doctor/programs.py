@@ -26,7 +26,6 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import Vocabulary, load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
 from bert_jax.text.word_tokenizer import WORD_SPECIALS
-from bert_jax.training.carry import zero_carry
 from bert_jax.training.evaluate import evaluation_batch_size, jitted_eval_step
 from bert_jax.training.feed import host_batch, shapes
 from bert_jax.training.open import open_run
@@ -175,7 +174,7 @@ def evaluation_program(run: Run, phase: Phase, batch: AbstractBatch) -> Program:
     rows = parts * of_part
     batch = with_rows(batch, rows)
     params = abstract_params(run.task_at(phase), run.mesh)
-    carry = jax.eval_shape(lambda: zero_carry(task, rows))
+    carry = jax.eval_shape(lambda: task.init_carry(rows))
     carry = sharding.abstract(carry, sharding.batch_sharding(run.mesh))
     step = jitted_eval_step(task, run.mesh, most)
     length, tokens = batch["input_ids"].shape[-1], math.prod(batch["input_ids"].shape)

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
-from bert_jax.config import presets, recipe
+from bert_jax.config.encoders import finetuning_values
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.layers import describe_preset
 from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
@@ -15,7 +16,7 @@ from bert_jax.training.run import Run
 
 def banner(run: Run) -> Iterator[str]:
     """Yields the lines."""
-    yield from presets.describe(run.config)
+    yield from describe_preset(run.config)
     if isinstance(run.config, FinetuningConfig):
         yield from _labelled(run, run.config)
     else:
@@ -62,7 +63,7 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
             yield "           --config.task.strip_numbers=true removes the numbers of the words"
     if run.task.labels:
         yield f"labels     {', '.join(run.task.labels)}"
-    if fields := recipe.values_for(config.fields(), config.model.to_dict()):
+    if fields := finetuning_values(config.model.to_dict(), config.fields()):
         values = ", ".join(f"{name}={config[name]}" for name in fields)
         yield f"for {config.model.name:<6} {values}"
     assert isinstance(evaluation[0], LabelledRows)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax.config import presets
+from bert_jax.config.layers import describe_preset
 from bert_jax.tools.pages.document import note
 from bert_jax.tools.pages.markup import Content, tag
 from bert_jax.tools.pages.tables import opened, table
@@ -24,7 +24,7 @@ def settings(run: Workdir) -> list[Content]:
     header = ["field", "value", "default", "from"]
     everything = [[name, _shown(value)] for name, value in found.items()]
     return [
-        [tag("p", line) for line in presets.describe(run.config)],
+        [tag("p", line) for line in describe_preset(run.config)],
         note(
             "The fields that differ from the defaults of the task, and where their values are from:"
             " the configuration's file, a preset, the encoder or init_from, a recipe, or given."

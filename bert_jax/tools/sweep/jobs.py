@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.config.editing import merged
+from bert_jax.config.phases import without_given
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.plan import REFERENCE, Run, Sweep
@@ -150,7 +150,7 @@ class _Expansion:
             return self.jobs[job].overrides["data.dir"]
 
         texts = {name: str(value) for name, value in run.overrides.items()}
-        texts = merged(texts, self._more)
+        texts = without_given(texts, self._more) | self._more
         texts = {name: REFERENCE.sub(replace, text) for name, text in texts.items()}
         if run.after:
             job = self._job_of(run.after, index)
