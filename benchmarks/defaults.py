@@ -32,7 +32,7 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.files.atomic import AppendFile, read_json_lines
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
-from bert_jax.plans import Plan, plan_finetuning
+from bert_jax.plans.finetuning import Plan, plan_finetuning
 from bert_jax.scores.spread import SeedSummary, summarize_seeds
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tools.cli.command_line import MODEL, OVERRIDES, Flag

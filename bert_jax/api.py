@@ -16,7 +16,6 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax import adaptation, plans
 from bert_jax.config import experiments, store
 from bert_jax.config.editing import forget_written, set_fields, written
 from bert_jax.config.group import flatten
@@ -27,6 +26,11 @@ from bert_jax.data.corpus.prepare import prepare as prepare_corpus
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
+from bert_jax.plans import adaptation
+from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, plan_finetuning
+from bert_jax.tasks import TASKS as TASK_CLASSES
+from bert_jax.tasks import find_task
+from bert_jax.tasks.task import Task
 from bert_jax.training import train as training
 from bert_jax.training.listener import Listener
 from bert_jax.training.multitask import train_tasks
@@ -153,7 +157,7 @@ def finetune(
     model: Model | str | os.PathLike,
     train: str | os.PathLike,
     evaluate: str | os.PathLike | None = None,
-    task: str = "",
+    task: str | type[Task] = "",
     workdir: str | os.PathLike = "",
     listener: Listener | None = None,
     teacher: Model | str | os.PathLike | None = None,
@@ -170,8 +174,8 @@ def finetune(
       train: file to train on.
       evaluate: file to evaluate on; None: a stratified tenth of `train`.
       task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice" or
-        "embedding"; "": what the file is for. Or a configuration such as "glue:mrpc", whose recipe
-        is kept.
+        "embedding", or a class of your own; "": what the file is for. Or a configuration such as
+        "glue:mrpc", whose recipe is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns
@@ -188,14 +192,18 @@ def finetune(
     if teacher is not None:
         values["distillation__teacher"] = _folder(teacher)
     train, evaluate = _file(train, "train"), _file(evaluate, "evaluate")
-    workdir = os.fspath(workdir) or plans.default_workdir(train)
-    if not task or task in plans.TASKS:
+    workdir = os.fspath(workdir) or default_workdir(train)
+    if isinstance(task, type):
+        TASK_CLASSES.setdefault(task.name, task)
+        task = task.name
+    has_file = task in TASK_CLASSES and not find_task(task).RUN.has_corpus
+    if not task or task in TASKS or has_file:
         given = _dotted(values)
-        plan = plans.plan_finetuning(folder, train, evaluate, task, workdir, given)
+        plan = plan_finetuning(folder, train, evaluate, task, workdir, given)
         return _carry_out(plan, workdir, listener)
     config = get_config(task)
     if "source" in config.data:
-        raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(plans.TASKS)}.")
+        raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(TASKS)}.")
     files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
     return _train(set_values(config, files | values), workdir, listener=listener)
 
@@ -303,7 +311,7 @@ def _file(path: str | os.PathLike | None, name: str) -> str:
     )
 
 
-def _carry_out(plan: plans.Plan, workdir: str, listener: Listener | None) -> Model:
+def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
     """Trains; what was chosen and why goes to the listener or, without one, is printed."""
     show = listener.line if listener else print
     for line in plan.lines:

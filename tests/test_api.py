@@ -15,9 +15,10 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.adaptation import plan_adaptation
 from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
+from bert_jax.plans.adaptation import plan_adaptation
+from bert_jax.plans.finetuning import plan_finetuning
 from bert_jax.training.listener import Listener
 from tests import tiny
 
@@ -276,7 +277,7 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
 def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
     model.export("huggingface", tmp_path / "exported")
     (tmp_path / "exported/vocab.txt").unlink()
-    plan = bert_jax.plans.plan_finetuning(
+    plan = plan_finetuning(
         str(tmp_path / "exported"), str(files / "train.tsv"), "", "", str(tmp_path / "run"), {}
     )
     assert plan.config.data.vocab == str(tmp_path / "run/vocab.txt")
@@ -290,7 +291,7 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
     rows = [f"{' '.join(words * 5)} {i}\t{' '.join(words * 9)}\t{i / 9}" for i in range(100)]
     header = ("sentence1\tsentence2\tscore", "anchor\tpositive\tauthor")[not scores]
     (tmp_path / "pairs.tsv").write_text("\n".join([header, *rows]))
-    plan = bert_jax.plans.plan_finetuning(
+    plan = plan_finetuning(
         model.folder,
         *(str(tmp_path / "pairs.tsv"), "", "embedding" if scores else "", str(tmp_path / "run")),
         {"task.pool": "max"},
@@ -378,7 +379,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
 
     def epochs(**more):
         values = given | {name.replace("__", "."): value for name, value in more.items()}
-        plan = bert_jax.plans.plan_finetuning(
+        plan = plan_finetuning(
             model.folder, str(path), str(path), "", str(tmp_path / "run"), values
         )
         return plan.config.epochs

@@ -12,8 +12,8 @@ from bert_jax.files.errors import UserError
 # A class, or where it is: "module:class". The modules import jax, and this one does not.
 TASKS: dict[str, type[TaskConfig] | str] = {
     "pretraining": "bert_jax.tasks.pretraining.task:Pretraining",
-    "causal_lm": "bert_jax.tasks.causal_lm:CausalLM",
-    "bidirectional_lm": "bert_jax.tasks.bidirectional_lm:BidirectionalLM",
+    "causal_lm": "bert_jax.tasks.causal_lm.task:CausalLM",
+    "bidirectional_lm": "bert_jax.tasks.bidirectional_lm.task:BidirectionalLM",
     "classification": "bert_jax.tasks.classification.task:Classification",
     "tagging": "bert_jax.tasks.tagging.task:Tagging",
     "span": "bert_jax.tasks.span.task:Span",

@@ -14,10 +14,10 @@ from bert_jax.formats.foreign import ForeignCheckpoint
 from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.formats.weight_table import Arrays, ImportReport
 from bert_jax.models import complete_batch, make_encoder
-from bert_jax.models.bidirectional_lm import BidirectionalLanguageModel
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel
 from bert_jax.models.model import EncoderConfig, parameter_shapes
+from bert_jax.tasks.bidirectional_lm.model import BidirectionalLanguageModel
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import Vocabulary
 

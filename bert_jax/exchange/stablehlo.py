@@ -20,8 +20,8 @@ from bert_jax.devices.trees import unflatten
 from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 
 PLATFORMS = ("cpu", "cuda", "tpu")
 _INPUTS = {

@@ -18,8 +18,8 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.sampling import Sampling, choose
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.layers.cache import make_cache
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.training.state import make_key
 
 # Rows that are continued together.

@@ -11,7 +11,7 @@ import pytest
 from bert_jax.config import store
 from bert_jax.inference.generation import Generator
 from bert_jax.inference.sampling import Sampling, choose
-from bert_jax.models.causal_lm import CausalLMModel
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.state import make_key
 from tests.inference.conftest import open_model

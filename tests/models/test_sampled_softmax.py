@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.sampled_softmax import (
+from bert_jax.tasks.bidirectional_lm.sampled_softmax import (
     Sample,
     draw_log_uniform,
     log_expected_counts,

@@ -19,11 +19,11 @@ from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten
-from bert_jax.models.bidirectional_lm import BidirectionalOutputs
 from bert_jax.models.elmo import ElmoConfig
 from bert_jax.models.heads import WordScores
-from bert_jax.models.sampled_softmax import Sample, sampled_cross_entropy
 from bert_jax.tasks.bidirectional_lm import METRICS, BidirectionalLM
+from bert_jax.tasks.bidirectional_lm.model import BidirectionalOutputs
+from bert_jax.tasks.bidirectional_lm.sampled_softmax import Sample, sampled_cross_entropy
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.word_tokenizer import WordTokenizer, make_word_vocabulary
 from bert_jax.training.state import abstract_state

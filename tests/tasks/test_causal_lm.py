@@ -14,10 +14,10 @@ import pytest
 from bert_jax.config.encoders import ENCODERS, make_encoder_config
 from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores
 from bert_jax.tasks import losses
 from bert_jax.tasks.causal_lm import CausalLM
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer

@@ -31,7 +31,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.huggingface import FAMILIES
 from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.models import make_encoder
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, WordScores
 from bert_jax.models.pooling import pool
 from bert_jax.models.reading import HeadConfig
@@ -41,6 +40,7 @@ from bert_jax.models.task_heads import (
     SpanOutputs,
     TaggingOutputs,
 )
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.tagging import Tagging
 

@@ -36,9 +36,9 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     prepare_process(flags.compilation_cache)
-    from bert_jax.adaptation import default_workdir, plan_adaptation
     from bert_jax.exchange import check_output_folder
     from bert_jax.exchange.huggingface import check_encoder
+    from bert_jax.plans.adaptation import default_workdir, plan_adaptation
 
     workdir = flags.workdir or default_workdir(flags.text)
     texts = flags.text, flags.evaluate

@@ -43,7 +43,7 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     prepare_process(flags.compilation_cache)
-    from bert_jax.plans import default_workdir, plan_finetuning
+    from bert_jax.plans.finetuning import default_workdir, plan_finetuning
     from bert_jax.tools.doctor.data import check_labelled, check_rate
     from bert_jax.training.open import open_run
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.layers import lstm
+from bert_jax.models.elmo import lstm
 
 SEQ, BATCH, CELL, FEATURES = 7, 3, 8, 4
 

@@ -13,8 +13,8 @@ import pytest
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.devices.trees import unflatten
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.tools.convert import conversions
 from tests.tools.convert.documented import documented_code
 

@@ -7,11 +7,11 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.adaptation import plan_adaptation
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange.loaded import vocabulary_params
 from bert_jax.files.errors import UserError
+from bert_jax.plans.adaptation import plan_adaptation
 from bert_jax.training.listener import Listener
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_model

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_jax.config import experiments, recipe
+from bert_jax.config import experiments
 from bert_jax.config.editing import set_fields, written
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import without_given
@@ -30,6 +30,7 @@ from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
+from bert_jax.plans import recipe
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
@@ -89,7 +90,7 @@ def plan_finetuning(
     """Plans the fine-tuning of a model on a file of labelled examples.
 
     The task and the columns follow from the file, the recipe from the encoder and the number of
-    examples (bert_jax.config.recipe). Without a file to evaluate on, a part of the training file is
+    examples (bert_jax.plans.recipe). Without a file to evaluate on, a part of the training file is
     held out, and both parts are files of the plan. Writes nothing.
 
     Args:

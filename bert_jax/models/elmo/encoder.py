@@ -11,11 +11,11 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.config.encoders import ElmoConfig
 from bert_jax.files.errors import UserError
-from bert_jax.models.layers import lstm
-from bert_jax.models.layers.characters import CharacterCnn
+from bert_jax.models.elmo import lstm
+from bert_jax.models.elmo.characters import CharacterCnn
+from bert_jax.models.elmo.lstm import Lstm, LstmState
 from bert_jax.models.layers.dense import Table
 from bert_jax.models.layers.dropout import Dropout
-from bert_jax.models.layers.lstm import Lstm, LstmState
 from bert_jax.models.model import AddFields, Batch, Encoded, Encoder, Model, Rules, complete_batch
 
 DIRECTIONS = ("forward", "backward")

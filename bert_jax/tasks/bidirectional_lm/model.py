@@ -15,7 +15,7 @@ from bert_jax.devices.sharding import gather_features
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import WordScores, word_bias
 from bert_jax.models.model import Batch, EncoderConfig
-from bert_jax.models.sampled_softmax import Sample, sample_words
+from bert_jax.tasks.bidirectional_lm.sampled_softmax import Sample, sample_words
 
 
 @flax.struct.dataclass

@@ -10,18 +10,18 @@ from itertools import islice
 from typing import Any
 
 from bert_jax.config import store
-from bert_jax.config.continuing import Trained, continuing_recipe, held_out_share
 from bert_jax.config.editing import set_fields
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge
 from bert_jax.config.phases import MIN_LENGTH, without_given
-from bert_jax.config.recipe import Recipe, describe
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
-from bert_jax.plans import Plan, make_plan, own_vocabulary
+from bert_jax.plans.continuing import Trained, continuing_recipe, held_out_share
+from bert_jax.plans.finetuning import Plan, make_plan, own_vocabulary
+from bert_jax.plans.recipe import Recipe, describe
 from bert_jax.text.form import TextForm, find_form
 from bert_jax.training.workdir import open_model
 
@@ -42,7 +42,7 @@ def plan_adaptation(
     """Plans to continue the pre-training of a model on a text.
 
     The form of the text is found out; rows, length, steps and rate follow from the model and the
-    text (bert_jax.config.continuing). A run that has begun keeps what it began with.
+    text (bert_jax.plans.continuing). A run that has begun keeps what it began with.
 
     Args:
       model: folder of a workdir, or of another program's model.

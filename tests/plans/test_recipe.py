@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.config.encoders import BertConfig, GptConfig
-from bert_jax.config.recipe import describe, finetuning_recipe, length_recipe
+from bert_jax.plans.recipe import describe, finetuning_recipe, length_recipe
 
 
 def values(recipe):

@@ -8,11 +8,11 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
-from bert_jax.adaptation import plan_adaptation
 from bert_jax.config import store
 from bert_jax.files.errors import UserError
 from bert_jax.files.locks import lock
-from bert_jax.plans import plan_finetuning
+from bert_jax.plans.adaptation import plan_adaptation
+from bert_jax.plans.finetuning import plan_finetuning
 from bert_jax.tools.cli import train as cli_train
 from bert_jax.training.multitask import train_tasks
 from bert_jax.training.seeds import train_seeds

@@ -15,7 +15,7 @@ import dataclasses
 import math
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.config.recipe import Recipe, scaled_rate
+from bert_jax.plans.recipe import Recipe, scaled_rate
 
 # Of BERT-Base (Sun et al. 2019).
 _RATE = 5e-5

@@ -24,10 +24,10 @@ from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
 from bert_jax.tasks.task import Batch, CorpusTask
 from bert_jax.text.tokenization import Tokenizer

@@ -30,13 +30,13 @@ from bert_jax.data.corpus.streams import StreamFormat
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
-from bert_jax.models.bidirectional_lm import (
+from bert_jax.models.heads import WordScores
+from bert_jax.scores.language_model import perplexity, text_scores
+from bert_jax.tasks.bidirectional_lm.model import (
     BidirectionalLanguageModel,
     BidirectionalOutputs,
 )
-from bert_jax.models.heads import WordScores
-from bert_jax.models.sampled_softmax import sampled_cross_entropy
-from bert_jax.scores.language_model import perplexity, text_scores
+from bert_jax.tasks.bidirectional_lm.sampled_softmax import sampled_cross_entropy
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric
 from bert_jax.tasks.task import (
     Batch,

@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
-from bert_jax.config.continuing import Trained, continuing_recipe
 from bert_jax.config.encoders import BertConfig, GptConfig
+from bert_jax.plans.continuing import Trained, continuing_recipe
 
 BERT = Trained(BertConfig(), predicts_tokens=True, judges_pairs=True)
 WITHOUT_PAIRS = Trained(BertConfig.tiny(next_sentence=False), True, judges_pairs=False, length=64)
