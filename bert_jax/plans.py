@@ -16,8 +16,9 @@ from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
-from bert_jax.data.labelled.detection import TASKS, Detection, detect
-from bert_jax.data.labelled.forms.label_faults import find_faults
+from bert_jax.data.labelled.detection import TASKS, detect
+from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_faults
+from bert_jax.data.labelled.forms.table import Detection
 from bert_jax.data.labelled.split import (
     find_strata,
     held_out,
@@ -127,7 +128,7 @@ def _plan(
         config = own.default_config().to_config_dict()
     else:
         found = detect(train, given, task)
-        config = experiments.load(found.config)
+        config = experiments.load("classification" if found.task in PROBLEM_TYPES else found.task)
     usual_length, by_file = config.max_length, written(config)
     config.update_from_flattened_dict({"init_from": model, "data.train": train})
     chosen = {name: value for name, value in found.fields.items() if name not in given}

@@ -24,10 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from bert_jax.data.labelled.cells import is_list_text, parse_list
+from bert_jax.data.labelled.cells import is_list_text, is_missing, parse_list
 from bert_jax.data.labelled.entity_spans import tagged_words
 from bert_jax.data.labelled.examples import TaggedExample, split_words
-from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,

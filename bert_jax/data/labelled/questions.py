@@ -24,9 +24,8 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from bert_jax.data.labelled.cells import truth
+from bert_jax.data.labelled.cells import is_missing, truth
 from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,

@@ -210,7 +210,7 @@ def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _parse(source: str, where: str) -> Any:
     try:
         return json.loads(source)
-    except ValueError as error:  # also for numbers of thousands of digits
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, or deep lists
         raise UserError(f"{where}: invalid JSON ({error}).") from None
 
 

@@ -9,20 +9,27 @@ bert_jax.data.labelled.table_rows has the forms of tables. Repairs are counted, 
     rows_left_out        rows that `Columns.keep` does not keep
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.data.labelled.cells import parse_list, plain_number, truth
+from bert_jax.data.labelled.cells import (
+    is_missing,
+    is_missing_label,
+    parse_list,
+    plain_number,
+    truth,
+)
 from bert_jax.data.labelled.examples import TextExample
-from bert_jax.data.labelled.missing import MissingRows, is_missing, is_missing_label
 from bert_jax.data.labelled.reading import field, numbered, place, read_lines, text
 from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
 
 # Value of `Columns.separator` for cells that are lists.
 LISTS = "[]"
+# Places that a message lists.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ def read_table(
             return False
         return True
 
-    missing = MissingRows(source, counts, on_missing == "skip")
+    missing = _MissingRows(source, counts, on_missing == "skip")
     names = columns.roles(needs_label)
     rows = read_rows(source, counts, columns.has_header, leave_out_broken_rows)
     for number, (where, row) in numbered(filter(is_kept, rows), f"{source} has no examples."):
@@ -142,6 +149,58 @@ def read_table(
             counts["empty_texts"] += is_empty
             yield example
     missing.finish()
+
+
+class _MissingRows:
+    """Collects the rows of a file that lack something.
+
+    Args:
+      source: the file.
+      counts: receives `rows_without_text` and `rows_without_label`, if rows are left out.
+      skip: whether rows are left out.
+    """
+
+    def __init__(self, source: str, counts: Counter, skip: bool):
+        self._source, self._counts, self._skip = source, counts, skip
+        self._places: dict[str, list[str]] = defaultdict(list)
+        self._absent: dict[Any, tuple[int, str]] = {}
+        self._rows = 0
+
+    def add(self, where: str, what: str) -> None:
+        """Adds a row that has no `what`, "text" or "label"."""
+        self._places[what].append(where.removeprefix(f"{self._source}, "))
+
+    def look(self, where: str, row: dict[Any, Any], names: dict[Any, str]) -> None:
+        """Looks at a row of any kind; `names` are its columns, and the field that names each."""
+        self._rows += 1
+        for name, role in names.items():
+            if name not in row:
+                count, message = self._absent.get(name, (0, ""))
+                columns = ", ".join(f"{column!r}"[:40] for column in row) or "none"
+                message = message or f"{where}: no column {name!r} ({role}); it has {columns}."
+                self._absent[name] = count + 1, message
+
+    def finish(self) -> None:
+        """Counts the rows that were left out.
+
+        Raises:
+          UserError: rows lack something and are not left out, or no row has a column.
+        """
+        for count, message in self._absent.values():
+            if count == self._rows:
+                raise UserError(message)
+        if self._places and not self._skip:
+            lacks = " and ".join(
+                f"{len(places):,} of {self._rows:,} rows have no {what}"
+                f" ({', '.join(places[:_SHOWN])}{', ...' if len(places) > _SHOWN else ''})"
+                for what, places in sorted(self._places.items())
+            )
+            raise UserError(
+                f"{self._source}: {lacks}. Fill them in, or leave them out with"
+                " --config.task.on_missing=skip."
+            )
+        for what, places in self._places.items():
+            self._counts[f"rows_without_{what}"] += len(places)
 
 
 def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
@@ -167,7 +226,7 @@ def _example(
     """Returns an example; its `labels` are None if the row has none, and its texts may be empty."""
 
     def text_of(name: str | int, role: str) -> str:
-        # A column that no row has is an error of `MissingRows`.
+        # A column that no row has is an error of `_MissingRows`.
         value = row.get(name) if labelled else field(row, name, role, where)
         return "" if is_missing(value) else text(value, f"{name!r} ({role})", where)
 
