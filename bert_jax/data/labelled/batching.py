@@ -12,7 +12,7 @@ Each row is used exactly once an epoch; with a `RowSampler`, some rows of each e
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class BucketedLoader:
         bucket_lengths: Sequence[int],
         by_tokens: bool = False,
     ):
-        self._buckets = _buckets(lengths, bucket_lengths)
+        self._buckets = buckets_of(lengths, bucket_lengths)
         self._bucket_lengths = np.asarray(bucket_lengths)
         self.batch_size = batch_size
         self.seed = seed
@@ -128,11 +128,10 @@ class BucketedLoader:
 
     def _make_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[rows], the longest first, and the order of the batches cut out of them."""
-        num_rows, num_batches = len(self._buckets), len(self._batches)
-        order = permute(np.arange(num_rows), num_rows, f"rows {self.seed} {epoch}")
+        order = _shuffled(len(self._buckets), f"rows {self.seed} {epoch}")
         # Sorting is stable: within a bucket the order stays random.
         order = order[np.argsort(-self._buckets[order], kind="stable")]
-        return order, permute(np.arange(num_batches), num_batches, f"batches {self.seed} {epoch}")
+        return order, _shuffled(len(self._batches), f"batches {self.seed} {epoch}")
 
 
 class RowSampler:
@@ -166,8 +165,7 @@ class RowSampler:
 
     def _make_epoch(self, epoch: int) -> np.ndarray:
         """Returns int64[places], the first rows of each example in a random order of all rows."""
-        size = len(self._example)
-        order = permute(np.arange(size), size, f"sample {self._seed} {epoch}")
+        order = _shuffled(len(self._example), f"sample {self._seed} {epoch}")
         return order[np.argsort(self._example[order], kind="stable")][self._is_taken]
 
 
@@ -186,23 +184,19 @@ class PackedLoader:
     """
 
     def __init__(
-        self,
-        lengths: np.ndarray,
-        batch_size: int,
-        seed: int,
-        row_length: int,
-        max_examples: int,
+        self, lengths: np.ndarray, batch_size: int, seed: int, row_length: int, max_examples: int
     ):
-        _check_not_empty(lengths)
+        buckets_of(lengths, [row_length])
         self.batch_size, self.seed = batch_size, seed
         self._row_length = row_length
-        order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
+        order = _shuffled(len(lengths), f"pack {seed}")
         packed = pack_rows(np.asarray(lengths)[order], row_length, max_examples)
         self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, most]
-        num_rows = len(packed)
-        self.fill = float(np.sum(lengths) / (num_rows * row_length))
-        self.rows = max(1, round(batch_size * num_rows / len(lengths)))
-        self._epoch = functools.lru_cache(2)(self._make_epoch)
+        self.fill = float(np.sum(lengths) / (len(packed) * row_length))
+        self.rows = max(1, round(batch_size * len(packed) / len(lengths)))
+        self._epoch = functools.lru_cache(2)(
+            lambda epoch: _shuffled(len(packed), f"packed rows {seed} {epoch}")
+        )
 
     @property
     def batches_per_epoch(self) -> int:
@@ -218,39 +212,22 @@ class PackedLoader:
         missing = ((0, self.rows - len(chosen)), (0, 0))
         return np.pad(self._examples[chosen], missing, constant_values=-1), self._row_length
 
-    def _make_epoch(self, epoch: int) -> np.ndarray:
-        num_rows = len(self._examples)
-        return permute(np.arange(num_rows), num_rows, f"packed rows {self.seed} {epoch}")
 
-
-def evaluation_batches(
-    lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields (int64[batch_size] rows, length) with all rows once, the longest first.
-
-    The number -1, a row of padding, fills up the last batch.
+def buckets_of(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
+    """Returns int64[rows], the bucket of each row.
 
     Raises:
-      UserError: as `BucketedLoader`.
+      UserError: there are no rows, or one is longer than the last bucket.
     """
-    buckets = _buckets(lengths, bucket_lengths)
-    order = np.argsort(-buckets, kind="stable")
-    order = np.pad(order, (0, -len(order) % batch_size), constant_values=-1)
-    for rows in order.reshape(-1, batch_size):
-        yield rows, bucket_lengths[int(buckets[rows[0]])]
-
-
-def _check_not_empty(lengths: np.ndarray) -> None:
     if not len(lengths):
         raise UserError("There are no rows to make batches of.")
-
-
-def _buckets(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
-    """Returns int64[rows], the bucket of each row."""
-    _check_not_empty(lengths)
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):
         raise UserError(
             f"A row has {longest} tokens, more than the largest of"
             f" bucket_lengths={tuple(bucket_lengths)}."
         )
     return np.searchsorted(np.asarray(bucket_lengths), lengths)
+
+
+def _shuffled(size: int, key: str) -> np.ndarray:
+    return permute(np.arange(size), size, key)

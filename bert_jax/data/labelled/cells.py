@@ -35,12 +35,17 @@ def is_missing_label(value: Any, is_number: bool = False) -> bool:
     return written == "nan" or (is_number and written in _NO_NUMBERS)
 
 
+def number_of(text: str) -> float:
+    """Returns the number in a text, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
 def is_number(text: str) -> bool:
     """Returns whether a text is a number; NaN is none."""
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False
+    return not math.isnan(number_of(text))
 
 
 def plain_number(text: str, decimal: str) -> str:

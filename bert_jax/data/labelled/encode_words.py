@@ -11,7 +11,7 @@ predicted there.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, count, groupby, islice, pairwise
@@ -24,7 +24,6 @@ from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.data.labelled.sequences import (
     EncodedRows,
     SequenceWriter,
-    check_stride,
     flat,
     max_context_windows,
     unpack_runs,
@@ -91,9 +90,7 @@ class WordRows(EncodedRows):
             "weights": np.where(is_word, weights, np.float32(0)),
         }
 
-    def unpack(
-        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def unpack(self, row_numbers: np.ndarray, answers: Batch) -> tuple[np.ndarray, Batch]:
         """Splits answers [batch, words], one for each word."""
         is_row, counts = row_numbers >= 0, np.diff(self.starts)[row_numbers]
         return row_numbers[is_row], {
@@ -166,8 +163,7 @@ def encode_words(
       UserError: naming the place, for an unknown tag or different numbers of tags and words; or
         there are no examples, or tags without words, or the stride is longer than a window.
     """
-    writer = SequenceWriter(tokenizer, max_sequence_length)
-    check_stride(stride, writer.room)
+    writer = SequenceWriter(tokenizer, max_sequence_length, stride)
     example, starts, first_words = array("i"), array("q", [0]), array("q")
     positions, sizes, is_predicted = array("i"), array("i"), array("b")
     gold, weights, example_starts = array("i"), array("f"), array("q", [0])

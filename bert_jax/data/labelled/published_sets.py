@@ -6,13 +6,13 @@ published scores, they are left out, and counted.
 """
 
 import dataclasses
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bert_jax.data.labelled.cells import number_of
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.table_rows import first_row
 from bert_jax.data.labelled.tables import Columns, read_table
@@ -87,14 +87,6 @@ class TextTask:
             known = ", ".join((*self.labels, *self.aliases))
             raise UserError(f"{example.where}: unknown label {label!r}. Available: {known}.")
         return dataclasses.replace(example, labels=(label,))
-
-
-def number_of(text: str) -> float:
-    """Returns the number in a text, or NaN."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
 
 
 def _glue(

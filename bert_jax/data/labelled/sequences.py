@@ -68,17 +68,24 @@ class SequenceWriter:
     Args:
       tokenizer: has the special tokens.
       max_length: maximum number of tokens of a sequence.
+      stride: tokens from the start of a window of a text to that of the next one; 0: half of a
+        window.
 
     Raises:
-      UserError: `max_length` is too short.
+      UserError: `max_length` is too short, or `stride` would leave out tokens between windows.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int):
+    def __init__(self, tokenizer: Tokenizer, max_length: int, stride: int = 0):
         if max_length < MIN_LENGTH:
             raise UserError(
                 f"max_sequence_length={max_length} is too short: give at least {MIN_LENGTH}."
             )
-        self.room = max_length - 2
+        self.room, self._stride = max_length - 2, stride
+        if stride > self.room:
+            raise UserError(
+                f"config.task.stride={stride} is above {self.room}, the tokens of a window: give"
+                " at most that, or 0 for half of it."
+            )
         self.room_of_pair = max_length - 2 - tokenizer.num_separators
         self._tokenizer = tokenizer
         self._ids, self._starts, self._first_lengths = array("i"), array("q", [0]), array("i")
@@ -115,20 +122,14 @@ class SequenceWriter:
         self.add(first, second)
         return num_a + num_b - len(first) - len(second or ())
 
-    def add_windows(
-        self, first: Sequence[int], second: Sequence[int] | None = None, stride: int = 0
-    ) -> int:
+    def add_windows(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
         """Adds a sequence for each window of a text; returns the number of tokens cut off.
 
         A text that fits is one sequence. Of a pair, the longer text is read in windows, and the
         other one is in all of them, cut off at half of the room.
-
-        Args:
-          first, second: the tokens.
-          stride: tokens from the start of a window to that of the next one; 0: half of a window.
         """
         if second is None:
-            for window in _windows_of(first, self.room, stride):
+            for window in self._windows(first, self.room):
                 self.add(window)
             return 0
         if len(first) + len(second) <= self.room_of_pair:
@@ -136,9 +137,12 @@ class SequenceWriter:
             return 0
         longer, other = (first, second) if len(first) >= len(second) else (second, first)
         kept = other[: self.room_of_pair // 2]
-        for window in _windows_of(longer, self.room_of_pair - len(kept), stride):
+        for window in self._windows(longer, self.room_of_pair - len(kept)):
             self.add(*((window, kept) if longer is first else (kept, window)))
         return len(other) - len(kept)
+
+    def _windows(self, tokens: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+        return (tokens[at : at + size] for at in window_starts(len(tokens), size, self._stride))
 
     def finish(self) -> Sequences:
         """Returns all sequences.
@@ -172,24 +176,6 @@ def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
     if count <= size:
         return [0]
     return [*range(0, count - size, min(stride or max(1, size // 2), size)), count - size]
-
-
-def _windows_of(tokens: Sequence[int], size: int, stride: int) -> Iterator[Sequence[int]]:
-    return (tokens[at : at + size] for at in window_starts(len(tokens), size, stride))
-
-
-def check_stride(stride: int, room: int) -> None:
-    """Raises UserError for a stride that would leave out tokens between windows.
-
-    Args:
-      stride: `config.task.stride`.
-      room: tokens of a window.
-    """
-    if stride > room:
-        raise UserError(
-            f"config.task.stride={stride} is above {room}, the tokens of a window: give at most"
-            " that, or 0 for half of it."
-        )
 
 
 def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
@@ -261,14 +247,12 @@ class EncodedRows:
             name: np.where(
                 is_row.reshape(is_row.shape + (1,) * (values.ndim - 1)),
                 values[at],
-                np.zeros((), values.dtype),
+                values.dtype.type(0),
             )
             for name, values in self.fields.items()
         }
 
-    def unpack(
-        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def unpack(self, row_numbers: np.ndarray, answers: Batch) -> tuple[np.ndarray, Batch]:
         """Returns the answers to a packed batch in the form of those to an unpacked one.
 
         Args:

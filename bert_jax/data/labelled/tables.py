@@ -70,19 +70,14 @@ class Columns:
     def has_header(self) -> bool:
         return isinstance(self.text_a, str)
 
-    def names(self, labelled: bool) -> tuple[str | int, ...]:
-        """Returns the columns that every row must have."""
+    def names(self, labelled: bool) -> dict[str | int, str]:
+        """Returns the columns that every row must have, each with its field of the task."""
         label = self.label if isinstance(self.label, tuple) else (self.label,)
-        names = (self.text_a, self.text_b, self.negative, self.id, *(self.keep or ())[:1])
-        return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
-
-    def roles(self, labelled: bool) -> dict[str | int, str]:
-        """Returns the field of the configuration that names each column of `names`."""
-        label = self.label if isinstance(self.label, tuple) else (self.label,)
-        roles = dict.fromkeys(label, "task.label") if labelled else {}
-        roles |= {self.id: "task.id", self.negative: "task.negative"}
-        roles |= {self.text_b: "task.text_b", self.text_a: "task.text_a"}
-        return {name: role for name, role in roles.items() if name is not None}
+        names = dict.fromkeys(label, "task.label") if labelled else {}
+        names |= {self.id: "task.id", self.negative: "task.negative"}
+        names |= {self.text_b: "task.text_b", self.text_a: "task.text_a"}
+        names |= {self.keep[0] if self.keep else None: "its rows"}
+        return {name: role for name, role in reversed(names.items()) if name is not None}
 
     def are_in(self, cells: Sequence[str]) -> bool:
         """Returns whether a TSV table with this first line has the columns, apart from labels."""
@@ -124,6 +119,7 @@ def read_table(
     needs_label = labelled and has_labels
     if needs_label and columns.label is None:
         raise UserError(f"{source}: task.label is missing: name the column of the labels.")
+    names = columns.names(needs_label)
 
     def is_kept(item: tuple[str, Row]) -> bool:
         where, row = item
@@ -132,14 +128,25 @@ def read_table(
             return False
         return True
 
+    def text_of(row: Row, name: str | int, where: str) -> str:
+        # A column that no row has is an error of `_MissingRows`.
+        value = row.get(name) if labelled else field(row, name, names[name], where)
+        return "" if is_missing(value) else text(value, f"{name!r} ({names[name]})", where)
+
     missing = _MissingRows(source, counts, on_missing == "skip")
-    names = columns.roles(needs_label)
     rows = read_rows(source, counts, columns.has_header, leave_out_broken_rows)
     for number, (where, row) in numbered(filter(is_kept, rows), f"{source} has no examples."):
         missing.look(where, row, names)
         # Datasets shuffle their records, which keep their numbers in `idx`.
         id = row.get("idx", number) if source.startswith("tfds:") else number
-        example = _example(where, id, row, columns, counts, labelled, needs_label)
+        if columns.id is not None:
+            id = field(row, columns.id, "its id", where)
+        text_a, text_b, negative = (
+            None if name is None else text_of(row, name, where)
+            for name in (columns.text_a, columns.text_b, columns.negative)
+        )
+        labels = _labels(row, columns, where, counts) if needs_label else None
+        example = TextExample(where, str(id), text_a or "", text_b, labels, negative)
         is_empty = any(not text.strip() for text in example.texts)
         if needs_label and example.labels is None:
             missing.add(where, "label")
@@ -212,30 +219,6 @@ def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
     for number, (at, line) in numbered(read_lines(path, counts), f"{path} has no lines."):
         counts["empty_texts"] += not line.strip()
         yield TextExample(place(path, at), str(number), line)
-
-
-def _example(
-    where: str,
-    default_id: Any,
-    row: Row,
-    columns: Columns,
-    counts: Counter,
-    labelled: bool,
-    needs_label: bool,
-) -> TextExample:
-    """Returns an example; its `labels` are None if the row has none, and its texts may be empty."""
-
-    def text_of(name: str | int, role: str) -> str:
-        # A column that no row has is an error of `_MissingRows`.
-        value = row.get(name) if labelled else field(row, name, role, where)
-        return "" if is_missing(value) else text(value, f"{name!r} ({role})", where)
-
-    text_a = text_of(columns.text_a, "task.text_a")
-    text_b = None if columns.text_b is None else text_of(columns.text_b, "task.text_b")
-    negative = None if columns.negative is None else text_of(columns.negative, "task.negative")
-    id = default_id if columns.id is None else field(row, columns.id, "its id", where)
-    labels = _labels(row, columns, where, counts) if needs_label else None
-    return TextExample(where, str(id), text_a, text_b, labels, negative)
 
 
 def _labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...] | None:
