@@ -57,7 +57,7 @@ def read_choices(
         label = _label(row, columns.label, len(endings), where) if labelled else None
         id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
         counts["empty_texts"] += not context.strip()
-        yield ChoiceExample(where, id, context, start, endings, label)
+        yield ChoiceExample(where, id, context, endings, start, label)
 
 
 def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:

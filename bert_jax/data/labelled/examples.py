@@ -41,7 +41,7 @@ class Example:
 
     __slots__ = ()
 
-    # What a request does not give.
+    # What a request does not give, besides `where` and `id`.
     GOLD: ClassVar[tuple[str, ...]] = ("label", "labels", "tags", "answers")
     # The forms of an input, for messages; "": a dict with the inputs.
     FORMS: ClassVar[str] = ""
@@ -141,11 +141,8 @@ class TaggedExample(Example):
     document: int = 0
     text: str | None = None
 
+    GOLD = ("tags", "document")
     FORMS = "a text with spaces between its words, a list of words, or a dict with text or words"
-
-    @classmethod
-    def inputs(cls):
-        return Input("words", is_list=True), Input("text", is_optional=True)
 
     @classmethod
     def from_inputs(cls, values, where, number):
@@ -198,28 +195,20 @@ class ChoiceExample(Example):
 
     Attributes:
       context: segment A.
-      start: segment B is `start` and an ending.
       endings: two or more.
+      start: segment B is `start` and an ending.
       label: number of the correct ending, from 0; None: not labelled.
     """
 
     where: str
     id: str
     context: str
-    start: str
     endings: tuple[str, ...]
+    start: str = ""
     label: int | None = None
 
+    GOLD = ("label",)
     FORMS = "a pair (context, endings), or a dict with context, endings and optionally start"
-
-    @classmethod
-    def inputs(cls):
-        return Input("context"), Input("endings", is_list=True), Input("start", is_optional=True)
-
-    @classmethod
-    def from_inputs(cls, values, where, number):
-        context, start = values["context"], values.get("start", "")
-        return cls(where, str(number), context, start, tuple(values["endings"]))
 
 
 @dataclass(frozen=True)
