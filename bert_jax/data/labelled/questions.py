@@ -20,6 +20,7 @@ such questions out of training. Here the answer is searched for, and counted:
     taken_as_impossible  questions without answers that are not marked as impossible
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -152,11 +153,10 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
         raise UserError(f"{where}: 'answers' is not a list but {type(given).__name__}{python}.")
     answers = []
     for answer in given:
+        start = -1
         if isinstance(answer, dict):
             start = answer.get("answer_start", -1)
             answer = field(answer, "text", "the answer", where)
-        else:
-            start = -1
         if not isinstance(start, int):
             raise UserError(f"{where}: the offset {start!r} of an answer is not an integer.")
         answers.append((text(answer, "an answer", where), start))
@@ -188,7 +188,8 @@ def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str
         return stripped, start + len(answer) - len(answer.lstrip())
     counts["answers_stripped"] += answer.strip() != answer
     answer = answer.strip()
-    places = _find_all(answer, context)
+    # Lookahead: occurrences may overlap.
+    places = [match.start() for match in re.finditer(f"(?={re.escape(answer)})", context)]
     near = [place for place in places if abs(place - start) <= _NEAR]
     if start < 0 and places:
         counts["answers_placed"] += 1
@@ -199,14 +200,6 @@ def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str
             return answer, candidates[0]
     counts["answers_not_found"] += 1
     return answer, -1
-
-
-def _find_all(answer: str, context: str) -> list[int]:
-    places, start = [], context.find(answer)
-    while start >= 0:
-        places.append(start)
-        start = context.find(answer, start + 1)
-    return places
 
 
 def _list(value: Any, name: str, where: str) -> list[Any]:

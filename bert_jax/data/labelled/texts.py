@@ -188,13 +188,9 @@ class EncodedTexts:
     rows: Sequence[TextRow]
     tokenizer: Tokenizer
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         """int64[texts] in tokens, special ones included."""
-        return self._lengths
-
-    @functools.cached_property
-    def _lengths(self) -> np.ndarray:
         return np.array([len(row.input_ids) for row in self.rows], np.int64)
 
     @functools.cached_property
@@ -228,8 +224,9 @@ class EncodedTexts:
         for at in np.flatnonzero(counts.any(axis=1)):
             filled = 0
             for begin, number in zip(batch["cls_positions"][at], row_numbers[at], strict=True):
-                row, stop = self.rows[number], filled + len(self.rows[number].masked)
+                row = self.rows[number]
                 if number >= 0 and row.masked:
+                    stop = filled + len(row.masked)
                     positions[at, filled:stop] = np.add(row.masked, begin)
                     ids[at, filled : filled + len(row.masked_ids)] = row.masked_ids
                     filled = stop
