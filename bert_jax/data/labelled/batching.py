@@ -32,15 +32,11 @@ def bucket_lengths(lengths: Sequence[int], max_length: int) -> tuple[int, ...]:
 
 
 def choose_lengths(lengths: np.ndarray, max_buckets: int) -> tuple[int, ...]:
-    """Returns the bucket lengths with the least padding, ascending.
+    """Returns the at most `max_buckets` bucket lengths with the least padding, ascending.
 
-    They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
-    by dynamic programming over the distinct lengths. Among several optima it takes the one with the
-    shortest lengths, compared from the last but one down to the first.
-
-    Args:
-      lengths: int[rows], tokens of each row.
-      max_buckets: maximum number of lengths, at least 1.
+    They are multiples of 8; each of int[rows] `lengths` is padded to the first that it fits in.
+    The optimum is exact, by dynamic programming over the distinct lengths. Among several optima it
+    takes the one with the shortest lengths, compared from the last but one down to the first.
 
     Raises:
       UserError: there are no rows.
@@ -214,11 +210,7 @@ class PackedLoader:
 
 
 def buckets_of(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
-    """Returns int64[rows], the bucket of each row.
-
-    Raises:
-      UserError: there are no rows, or one is longer than the last bucket.
-    """
+    """Returns int64[rows], the bucket of each row; UserError: none, or one is too long."""
     if not len(lengths):
         raise UserError("There are no rows to make batches of.")
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):

@@ -146,10 +146,7 @@ _Sentence = tuple[str, Any, tuple[str, ...], tuple[str, ...] | None, int, str | 
 def _read_conll(
     path: str, counts: Counter, reader: TagReader | None, word_column: int, tag_column: int
 ) -> Iterator[_Sentence]:
-    """Yields the sentences of a CoNLL file, with tags if `reader` is given.
-
-    Column -1 is the last one.
-    """
+    """Yields the sentences of a CoNLL file, with tags if `reader` is given; -1: last column."""
     width, document, is_new = 0, -1, True
     has_documents = any(is_document(line) for _, line in read_lines(path, Counter()))
     first = (line for _, line in read_lines(path, Counter()))
@@ -304,8 +301,7 @@ def read_plain_words(
 ) -> Iterator[TaggedExample]:
     """Streams the lines of a file as sentences without tags; blank lines have no words.
 
-    Args:
-      by_character: whether each character is a word, as in Chinese data sets.
+    With `by_character` each character is a word, as in Chinese data sets.
 
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.

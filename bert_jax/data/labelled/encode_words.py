@@ -243,13 +243,10 @@ def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) ->
 def _windows(
     starts: Sequence[int], first: int, stop: int, room: int, stride: int = 0
 ) -> list[range]:
-    """Returns the words of each row of a sentence.
+    """Returns the words of each row of a sentence, `first` to `stop - 1` of the document.
 
-    Args:
-      starts: number of pieces of the document before each word, and altogether.
-      first, stop: the sentence is the words `first` to `stop - 1` of the document.
-      room: pieces of a row.
-      stride: pieces from the start of a window to that of the next one; 0: half of `room`.
+    `starts` are the pieces of the document before each word, and altogether; `room`, those of a
+    row; `stride`, from the start of a window to that of the next one; 0: half of `room`.
     """
     spare = room - (starts[stop] - starts[first])
     if spare >= 0:
@@ -270,10 +267,7 @@ def _windows(
 def _predicted(
     starts: Sequence[int], windows: Sequence[range], first: int, stop: int
 ) -> list[range]:
-    """Returns the words of the sentence that each of its windows predicts.
-
-    A word is predicted where its first piece has most context.
-    """
+    """Returns the words that each window predicts: those whose first piece has most context."""
     if len(windows) == 1:
         return [range(first, stop)]
     begins = np.array([starts[window.start] for window in windows])

@@ -91,13 +91,7 @@ class LabelledRows:
         return self.loader.batches_per_epoch * self.loader.batch_size
 
     def batch_rows(self, number: int) -> int:
-        """Returns the number of rows of global training batch `number`.
-
-        One batch of an epoch may not be full; its last rows are padding.
-
-        Raises:
-          UserError: there is no loader.
-        """
+        """Returns the number of rows of global training batch `number`, with padding."""
         return len(self._training_batch(number)[0])
 
     def batch(self, number: int, start: int, stop: int) -> Batch:

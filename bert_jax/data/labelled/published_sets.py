@@ -94,12 +94,9 @@ def _glue(
 ) -> TextTask:
     """Returns a set of GLUE.
 
-    Args:
-      file: name of the file of test predictions that gluebenchmark.com takes.
-      columns: possible columns of its files; without `tfds`, the dataset has the first ones.
-      labels: labels in the order of tensorflow-datasets.
-      numbered: whether files have the numbers of labels.
-      fields: further fields of `TextTask`.
+    `file` is the file of test predictions that gluebenchmark.com takes; `columns` are those of its
+    files, of which the dataset has the first, without `tfds`; `labels` are in the order of
+    tensorflow-datasets; with `numbered`, files have their numbers.
     """
     return TextTask(
         columns=columns,

@@ -162,16 +162,13 @@ def flat(numbers: array) -> np.ndarray:
 
 
 def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
-    """Returns where the windows of a text begin; the last one ends with the text.
+    """Returns where the windows of a text of `count` tokens begin; the last one ends with it.
 
     >>> window_starts(count=100, size=38, stride=19)
     [0, 19, 38, 57, 62]
 
-    Args:
-      count: tokens of the text.
-      size: tokens of a window.
-      stride: from a start to the next one; 0: half of a window. A longer stride than a window is
-        shortened to it, so that every token is in a window.
+    A stride of 0 is half of a window; a longer one than a window is shortened to it, so that every
+    token is in a window.
     """
     if count <= size:
         return [0]
@@ -179,18 +176,14 @@ def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
 
 
 def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Returns which of several overlapping windows shows each token with the most context.
+    """Returns int64[tokens], the window that shows each token with the most context.
 
     The rule of `run_squad.py`: a window's score is the smaller of the numbers of its tokens to the
     left and to the right, plus a hundredth of its length; the first of equal scores wins.
 
     Args:
       places: int[tokens], of the tokens in the text. Every token is in at least one window.
-      begins: int[windows], the place of each window's first token.
-      ends: int[windows], the place after its last token.
-
-    Returns:
-      int64[tokens], numbers of windows.
+      begins, ends: int[windows], the places of each window's first token and after its last one.
     """
     left, right = places - begins[:, None], ends[:, None] - 1 - places
     scores = np.minimum(left, right) + 0.01 * (ends - begins)[:, None]

@@ -100,18 +100,11 @@ def write_split(
     words: str = "",
     tags: str = "",
 ) -> tuple[str, str]:
-    """Writes the part to train on and the one held out, and returns their paths.
+    """Writes the part to train on and the one held out (`held_out`), and returns their paths.
 
     Tables and JSON objects keep all columns and fields; words and tags of other files, and
-    questions, become JSON lines with the fields that data/labelled/ reads.
-
-    Args:
-      source: the file.
-      examples: its examples.
-      chosen: result of `held_out`.
-      has_header: whether the first row of a table has the names of the columns.
-      folder: folder of the parts.
-      words, tags: names of the fields of words and tags; numbers and "": the usual ones.
+    questions, become JSON lines with the fields that data/labelled/ reads: `words` and `tags`, but
+    if these are numbers or "", the usual ones.
     """
     is_json = has_objects(source)
     if isinstance(examples[0], TextExample | ChoiceExample):

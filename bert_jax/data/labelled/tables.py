@@ -161,10 +161,7 @@ def read_table(
 class _MissingRows:
     """Collects the rows of a file that lack something.
 
-    Args:
-      source: the file.
-      counts: receives `rows_without_text` and `rows_without_label`, if rows are left out.
-      skip: whether rows are left out.
+    `finish` counts `rows_without_text` and `rows_without_label`, if rows are left out (`skip`).
     """
 
     def __init__(self, source: str, counts: Counter, skip: bool):
@@ -188,11 +185,7 @@ class _MissingRows:
                 self._absent[name] = count + 1, message
 
     def finish(self) -> None:
-        """Counts the rows that were left out.
-
-        Raises:
-          UserError: rows lack something and are not left out, or no row has a column.
-        """
+        """Raises UserError if rows lack something and are not left out, or no row has a column."""
         for count, message in self._absent.values():
             if count == self._rows:
                 raise UserError(message)

@@ -44,11 +44,7 @@ _BINARY = {"0", "1", "0.0", "1.0"}
 
 
 def find_texts(table: Table) -> tuple[Any, Any]:
-    """Returns the columns of the text and of the second one, "" if there is none.
-
-    Raises:
-      UserError: no column has texts.
-    """
+    """Returns the columns of the text and of the second one, "" if there is none."""
     given, columns = table.given, table.columns
     if text_a := given.get("task.text_a"):
         return parse_column(str(text_a)), given.get("task.text_b", "")
@@ -103,13 +99,7 @@ def _numbered_pair(table: Table, names: Sequence[Any]) -> tuple[Any, Any] | None
 def find_label(table: Table, texts: Sequence[Any], task: str = "") -> Any:
     """Returns the column of the label, or several columns of 0 and 1 as "a,b,c".
 
-    Args:
-      table: the table.
-      texts: the columns of texts.
-      task: "regression": numbers only; "": any.
-
-    Raises:
-      UserError: none may be the label, or several.
+    Of a "regression" it has numbers; any `task` is "". UserError: none may be it, or several.
     """
     others = {
         name: values

@@ -124,11 +124,7 @@ def find_kind(table: Table, label: str, task: str) -> Detection:
 
 
 def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields a description of each likely mistake in names of labels that can be trained on.
-
-    Args:
-      labels: the names of each example's classes or entity types.
-    """
+    """Yields likely mistakes in the names of classes or entity types of each example."""
     counts = Counter(name for names in labels for name in names)
     spellings = defaultdict(list)
     for name in sorted(counts):

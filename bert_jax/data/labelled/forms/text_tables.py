@@ -33,11 +33,7 @@ class TextColumn:
     second: str | int | None = None
 
     def read(self, path: str) -> Iterator[tuple[str, str, str | None]]:
-        """Yields (place, text, second text) of each row; a cell without text is an empty text.
-
-        Raises:
-          UserError: a row has no such column, or something else than a text in it.
-        """
+        """Yields (place, text, second text) of each row; a cell without text is an empty text."""
         for where, row in read_rows(path, Counter(), not isinstance(self.name, int)):
             second = None if self.second is None else _text(row, self.second, where)
             yield where, _text(row, self.name, where), second
@@ -69,8 +65,7 @@ def find_column(path: str, column: str) -> TextColumn:
       column: its name or number; "": the one that is known by its name or content.
 
     Raises:
-      UserError: there is no column of texts, or there are two; or it cannot be told whether the
-        first row has the names of the columns.
+      UserError: none or two have texts, or the first row may be a text or a header.
     """
     choose = "choose one with --column=NAME, or --column=0, 1, ... without a header"
     if column:

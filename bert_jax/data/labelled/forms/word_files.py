@@ -78,21 +78,13 @@ def detect_columns(path: str) -> Detection | None:
 
 
 def is_conll(path: str) -> bool:
-    """Returns whether a file has a word and its tag, one of entities, a line.
-
-    Raises:
-      UserError: there is no such file, or a line is not UTF-8.
-    """
+    """Returns whether a file has a word and its tag, one of entities, a line."""
     found = detect_columns(path)
     return found is not None and found.fields.get("task.entities", True)
 
 
 def detect_words(table: Table) -> Detection | None:
-    """Returns the detection of a table of words and tags; None: it is another.
-
-    Raises:
-      UserError: tags are numbers, or rows of words have no column of sentences.
-    """
+    """Returns the detection of a table of words and tags; None: it is another."""
     columns, given = table.columns, table.given
     words, text = table.named("text_a", _WORDS), table.named("text_a", TEXTS)
     spans = known([n for n in _SPANS if n == given.get("task.label", n)], columns)
