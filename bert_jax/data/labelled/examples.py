@@ -68,12 +68,9 @@ class Example:
 
     @classmethod
     def from_inputs(cls, values: Mapping[str, Any], where: str, number: int) -> Self:
-        """Returns the example of given values.
+        """Returns the example of a text or a list of texts for each of `inputs`, but optional ones.
 
-        Args:
-          values: a text or a list of texts for each of `inputs`, but optional ones.
-          where: its place, for messages.
-          number: its id.
+        `where` is its place, for messages, and `number` its id.
         """
         made: Any = cls
         lists = {item.name for item in cls.inputs() if item.is_list}
@@ -246,11 +243,7 @@ class Labels:
         return len(self.names)
 
     def number(self, name: str, where: str) -> int:
-        """Returns the number of a label.
-
-        Raises:
-          UserError: naming the place, for an unknown label.
-        """
+        """Returns the number of a label; UserError with its place, for an unknown one."""
         number = self._numbers.get(name)
         if number is None:
             shown = ", ".join(self.names[:_NAMES_SHOWN])

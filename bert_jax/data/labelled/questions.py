@@ -52,12 +52,11 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
     Args:
       path: a file.
       counts: counts of the list above.
-      labelled: whether answers are read; every question must have a list of them then. If it is
-        empty, the question is impossible, as in the official script.
+      labelled: whether answers are read; every question must have them then. A question with an
+        empty list of them is impossible, as in the official script.
 
     Raises:
-      UserError: naming the question, for a malformed one or a repeated id; or the file has no
-        questions.
+      UserError: naming the question, for a malformed one or a repeated id; or there are none.
     """
     seen = set()
     for question in _questions(path, counts, labelled):
