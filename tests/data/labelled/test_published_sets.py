@@ -87,14 +87,6 @@ def test_published_files(tmp_path, name, split, content, expected):
     assert [(e.id, e.text_a, e.text_b) for e in plain] == [row[:3] for row in expected]
 
 
-def test_all_nine_tasks_and_the_diagnostic_set_are_there():
-    names = "cola sst2 mrpc qqp stsb mnli qnli rte wnli ax"
-    assert " ".join(GLUE) == names
-    for name, task in GLUE.items():
-        assert task.is_regression == (name == "stsb") == (not task.labels)
-        assert task.submissions and task.tfds is not None
-
-
 def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text(f"{QQP}\n1\t1\t2\tHow\n is it?\tWhy?\t0\n2\t3\t4\tWho?\t\t1\tmore\n")
