@@ -37,10 +37,10 @@ class ChoiceColumns:
 def read_choices(
     path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns = ChoiceColumns()
 ) -> Iterator[ChoiceExample]:
-    """Streams the examples of a table (bert_jax.data.labelled.tables describes its form).
+    """Streams the examples of a table, which has a header.
 
     Args:
-      path: a file; tables have a header.
+      path: a file (bert_jax.data.labelled.tables describes its form).
       counts: `empty_texts`: contexts without text, which are kept; and the counts of tables.
       labelled: whether labels are read; every row must have one then.
       columns: columns to read.

@@ -156,16 +156,22 @@ def _read_conll(
         if not lines:
             is_new = True
             continue
-        rows = [columns_of(line) for line in lines]
+        rows, where = [columns_of(line) for line in lines], place(path, start)
         width = width or len(rows[0])
-        for i, row in enumerate(rows):
-            _check_columns(row, width, columns, place(path, start + i))
+        if len(columns) > width:
+            raise UserError(f"{where}: one column, but labelled files need words and tags.")
+        if absent := [column for column in columns if not -width <= column < width]:
+            raise UserError(f"{where}: no column {absent[0]}; the {width} are counted from 0.")
+        for number, row in enumerate(rows, start):
+            if len(row) != width:
+                problem = f"{len(row)} columns where the first line has {width}."
+                raise UserError(f"{place(path, number)}: {problem}")
         words, tags = tuple(row[word_column] for row in rows), None
         if reader:
             raw_tags = [row[tag_column] for row in rows]
             tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
         document, is_new = document + is_new, not has_documents
-        yield place(path, start), None, words, tags, document, None
+        yield where, None, words, tags, document, None
 
 
 def _blocks(path: str, counts: Counter, width: int) -> Iterator[tuple[int, list[str]]]:
@@ -177,20 +183,18 @@ def _blocks(path: str, counts: Counter, width: int) -> Iterator[tuple[int, list[
     for number, line in chain(read_lines(path, counts), [(0, "")]):
         if is_comment(line, width, at_start=not lines):
             counts["comment_lines"] += 1
-            continue
-        if width == _CONLL_U and _NO_WORD.fullmatch(columns_of(line)[0] if line.strip() else ""):
+        elif width == _CONLL_U and line.strip() and _NO_WORD.fullmatch(columns_of(line)[0]):
             counts["multiword_lines"] += 1
-            continue
-        if line.strip(" \t") and not is_document(line):
+        elif line.strip(" \t") and not is_document(line):
             start = start if lines else number
             lines.append(line)
-            continue
-        if lines:
-            yield start, lines
-            lines = []
-        if is_document(line):
-            counts["docstart_lines"] += 1
-            yield number, []
+        else:
+            if lines:
+                yield start, lines
+                lines = []
+            if is_document(line):
+                counts["docstart_lines"] += 1
+                yield number, []
 
 
 def is_document(line: str) -> bool:
@@ -213,16 +217,6 @@ def columns_of(line: str) -> list[str]:
     """Returns the cells of a line: between tabs or, without one, between spaces."""
     line = line.rstrip(" \t")
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
-
-
-def _check_columns(row: list[str], width: int, columns: tuple[int, ...], where: str) -> None:
-    if len(row) != width:
-        raise UserError(f"{where}: {len(row)} columns where the first line has {width}.")
-    if len(columns) > width:
-        raise UserError(f"{where}: one column, but labelled files need words and tags.")
-    for column in columns:
-        if not -width <= column < width:
-            raise UserError(f"{where}: no column {column}; the {width} columns are counted from 0.")
 
 
 def _read_objects(

@@ -95,9 +95,7 @@ class LabelledRows:
         return len(self._training_batch(number)[0])
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number` (`EncodedRows.take`).
-
-        Those past its last row are rows of padding.
+        """Returns rows [start, stop) of global training batch `number`, then rows of padding.
 
         Raises:
           UserError: there is no loader.
@@ -113,7 +111,7 @@ class LabelledRows:
         """Yields all rows once, the longest first; padding fills up the last batch.
 
         Raises:
-          UserError: there are no rows, a row is too long, or `batch_size` is not positive.
+          UserError: there are no rows, or a row is too long.
         """
         buckets = buckets_of(self.rows.lengths, self.pad_lengths)
         order = np.argsort(-buckets, kind="stable")

@@ -92,11 +92,10 @@ class TextTask:
 def _glue(
     file: str, *columns: Columns, labels: tuple[str, ...], numbered: bool = False, **fields: Any
 ) -> TextTask:
-    """Returns a set of GLUE.
+    """Returns a set of GLUE, whose dataset has the first of its files' `columns`, without `tfds`.
 
-    `file` is the file of test predictions that gluebenchmark.com takes; `columns` are those of its
-    files, of which the dataset has the first, without `tfds`; `labels` are in the order of
-    tensorflow-datasets; with `numbered`, files have their numbers.
+    `file` is that of test predictions which gluebenchmark.com takes; `labels` are in the order of
+    tensorflow-datasets, and numbered in the files with `numbered`.
     """
     return TextTask(
         columns=columns,

@@ -145,11 +145,7 @@ class SequenceWriter:
         return (tokens[at : at + size] for at in window_starts(len(tokens), size, self._stride))
 
     def finish(self) -> Sequences:
-        """Returns all sequences.
-
-        Raises:
-          UserError: there are none.
-        """
+        """Returns all sequences; UserError: there are none."""
         if not len(self):
             raise UserError("There are no examples to make rows of.")
         ids, starts, first_lengths = map(flat, (self._ids, self._starts, self._first_lengths))
@@ -217,17 +213,14 @@ class EncodedRows:
         """Makes a batch of rows.
 
         Args:
-          row_numbers: int64[batch], one row in each row of the batch, or int64[batch, N] (from
-            `packing.pack_rows`), several rows, which do not attend to each other; -1: padding,
-            whose weights are 0, after all others.
-          length: tokens of a row of the batch, padding included.
+          row_numbers: int64[batch], a row in each row of the batch, or int64[batch, N] (from
+            `packing.pack_rows`), several, which do not attend to each other; -1: padding, whose
+            weights are 0, after all others.
+          length: tokens of a row of the batch, padding included, which the rows must fit in.
 
         Returns:
           The fields of `Sequences.take` and of the task, whose arrays per row have the shape of
           `row_numbers` in front.
-
-        Raises:
-          UserError: the rows have more than `length` tokens.
         """
         is_packed = row_numbers.ndim == 2
         numbers = row_numbers if is_packed else row_numbers[:, None]
@@ -294,12 +287,11 @@ class GroupedRows(EncodedRows):
 def unpack_runs(
     array: np.ndarray, is_row: np.ndarray, counts: np.ndarray, width: int
 ) -> np.ndarray:
-    """Splits packed rows: [batch, places, ...] -> [rows, width, ...].
+    """Splits packed rows, whose parts are end to end: [batch, places, ...] -> [rows, width, ...].
 
     Args:
-      array: the values of the parts of each row, end to end.
-      is_row: bool[batch, N], whether there is a part.
-      counts: int64[batch, N], places of each part.
+      array: the values.
+      is_row, counts: bool and int64[batch, N], whether there is a part, and its places.
       width: places of a result, of which a part fills the first ones.
     """
     rows, columns = np.nonzero(is_row)

@@ -35,13 +35,10 @@ _Example = TextExample | TaggedExample | Question | ChoiceExample
 def held_out(
     examples: Sequence[_Example], share: float, seed: int, are_numbers: bool = False
 ) -> list[bool]:
-    """Returns for each example whether it is held out.
+    """Returns for each labelled example whether it is held out.
 
-    Args:
-      examples: labelled examples.
-      share: share to hold out, above 0 and below 1.
-      seed: another one holds out other examples.
-      are_numbers: whether labels are numbers (regression).
+    `share` is above 0 and below 1; another `seed` holds out other examples; with `are_numbers`,
+    labels are numbers (regression).
 
     Raises:
       UserError: there are too few examples.

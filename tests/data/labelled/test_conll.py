@@ -122,7 +122,7 @@ def test_plain_lines_one_for_one(read):
         ("a O\n\nb\n", {}, "line 3: 1 columns where the first line has 2"),
         ("a\tO\nb\t\n", {}, "line 2: 1 columns"),
         ("a\nb\n", {}, "line 1: one column, but labelled files need"),
-        ("a O\n", {"tags": 3}, "line 1: no column 3; the 2 columns"),
+        ("a O\n", {"tags": 3}, "line 1: no column 3; the 2 are"),
         ("a O\nb NN\n", {}, "line 2: invalid tag 'NN'"),
         (b"a O\n\xff O\n", {}, "line 2: invalid UTF-8"),
         ({"words": []}, {}, r"line 1: no column 'tokens' \(task.text_a\); it has 'words'"),
