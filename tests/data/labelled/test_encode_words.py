@@ -197,8 +197,7 @@ def test_words_without_pieces_and_words_that_are_too_long_are_counted():
 
 
 def test_sentences_without_words_are_rows_without_words():
-    rows, _ = encode([sentence(""), sentence("")])
-    batch, predicted = everything(rows, 8)
+    batch, predicted = everything(encode([sentence(""), sentence("")])[0], 8)
     assert batch["input_ids"].tolist() == [[2, 3, *[0] * 6]] * 2
     assert not batch["is_word"].any() and not batch["weights"].any() and (predicted == -1).all()
 
