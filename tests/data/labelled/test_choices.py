@@ -21,9 +21,9 @@ def test_the_csv_of_swag(read, tmp_path):
     expected = ("goes, and", "stops", "turns", "sings")
     examples, counts = read(f"{HEADER},label\n{row},2\n")
     where = f"{tmp_path}/f.csv, line 2"
-    assert examples == [ChoiceExample(where, "0", "One", "A", expected, 2)] and not counts
+    assert examples == [ChoiceExample(where, "0", "One", expected, "A", 2)] and not counts
     examples, _ = read(f"{HEADER}\n{row}\n", labelled=False)
-    assert examples == [ChoiceExample(where, "0", "One", "A", expected, None)]
+    assert examples == [ChoiceExample(where, "0", "One", expected, "A")]
 
 
 def test_columns_of_ones_own(read):

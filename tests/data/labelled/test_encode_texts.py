@@ -26,7 +26,7 @@ def text(text_a, text_b=None, labels=None) -> TextExample:
 
 
 def choices(endings, label=None, context="a b", start="c") -> ChoiceExample:
-    return ChoiceExample("swag.csv, line 3", "0", context, start, tuple(endings), label)
+    return ChoiceExample("swag.csv, line 3", "0", context, tuple(endings), start, label)
 
 
 def encode_endings(examples, length=16):
