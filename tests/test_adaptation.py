@@ -100,7 +100,7 @@ def test_general_text_is_evaluated_and_replayed(source, tmp_path, capsys):
     text = write_text(tmp_path / "text.txt", WORDS[:4])
     general = write_text(tmp_path / "general.txt", WORDS[4:], seed=1)
     given = FIELDS | {"data.replay": 0.25, "data.general_share": 0.5}
-    workdir = str(tmp_path / "run")
+    workdir = str(tmp_path / "adapted")
     command = ["adapt", text, f"--model={source}", f"--general={general}", f"--workdir={workdir}"]
     flags = [f"--config.{name}={value}" for name, value in given.items()]
     run_command([*command, f"--export={tmp_path / 'exported'}", *flags])
@@ -130,7 +130,7 @@ def test_general_text_is_evaluated_and_replayed(source, tmp_path, capsys):
     }
     replayed = {ids.tobytes() for n in range(5) for ids in rows.batch(n, 6, 8)["input_ids"]}
     assert not evaluated & replayed
-    first = metrics_of(tmp_path / "run")[0]
+    first = metrics_of(workdir)[0]
     assert (first["step"], first["split"]) == (0, "validation")
     assert first["general_loss"] == first["general_masked_lm_loss"] != first["loss"]
 
