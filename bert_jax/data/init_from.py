@@ -24,8 +24,9 @@ from bert_jax.text.extra_tokens import count_extra_tokens
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
-# Fields of config.model that belong to the training. All others determine what parameters mean.
-_OF_ANY_MODEL = (  # they mean the same in models of any kind
+# Fields of config.model that belong to the training; the first ones mean the same in models of any
+# kind. All others determine what parameters mean.
+_OF_ANY_MODEL = (
     *("model.dropout_rate", "model.attention_dropout_rate", "model.remat", "model.remat_policy"),
     "model.attention",
 )
@@ -64,29 +65,21 @@ def resolve(
     if merged.get("init_from"):
         data_dir = data_dir or local(merged.get("data.dir") or os.path.join(workdir, "data"))
         kept = {*explicit, *chosen}
-        found = _from_run(merged, workdir) or _from_source(merged, kept, data_dir)
-        base, encoder, source = model_layers(merged, *found, kept)
+        if store.has_begun(merged["init_from"], workdir):
+            run = store.load(workdir)
+            model = run.model.to_dict()
+            others = {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
+        else:
+            model, others = _from_source(merged, kept, data_dir)
+        base, encoder, source = _model_layers(merged, model, others, kept)
         merged, origins = merge([base, encoder, file, preset, source, *last])
     elif merged.get("init_layers"):
         raise UserError("config.init_layers has no effect without config.init_from: set that too.")
     return store.with_own_modules(parse(unflatten(merged), origins))
 
 
-def _from_run(fields: Fields, workdir: str) -> tuple[Fields, Fields] | None:
-    """Returns what a run took from the same source when it began; None if it has not begun.
-
-    Returns:
-      The fields of the model, and values of other fields by dotted name.
-    """
-    if not store.has_begun(fields["init_from"], workdir):
-        return None
-    run = store.load(workdir)
-    found = {"data.vocab": run.data.vocab, "data.lowercase": run.data.lowercase}
-    return run.model.to_dict(), found
-
-
 def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tuple[Fields, Fields]:
-    """Returns the model and the vocabulary of the source, as `_from_run` does."""
+    """Returns the fields of the source's model, and values of other fields by dotted name."""
     path = local_model(fields["init_from"])
     if format_of(path) == "workdir":
         run = store.load(path)
@@ -105,8 +98,15 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tu
                 " it with bert_jax convert from_hf, and use the new workdir as init_from."
             )
         tokenizer = checkpoint.tokenizer()
-    if "data.vocab" in explicit:
-        _check_same_vocabulary(fields, tokenizer, vocab)
+    given = fields["data.vocab"]
+    if "data.vocab" in explicit and (
+        given.startswith("train:")
+        or load_tokenizer(given, fields["data.lowercase"]).pieces != tokenizer.pieces
+    ):
+        raise UserError(
+            f"config.data.vocab={given} is not the vocabulary {vocab} of config.init_from: its ids"
+            " would mean other words. Leave config.data.vocab out."
+        )
     found = {
         "data.vocab": address_of(vocab) or os.path.abspath(vocab),
         "data.lowercase": lowercase,
@@ -125,7 +125,7 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tu
     if extra := fields.get("data.extra_tokens"):
         size = len(tokenizer.pieces) + count_extra_tokens(extra, tokenizer)
         found["model.vocab_size"] = max(model["vocab_size"], size)
-    elif _is_vocabulary_of(data_dir, fields["data.vocab"], tokenizer):
+    elif _is_vocabulary_of(data_dir, given, tokenizer):
         del found["data.vocab"]
     return model, found
 
@@ -137,27 +137,19 @@ def with_model(
     written: Collection[str] = (),
 ) -> dict[str, Any]:
     """Returns the fields of a configuration with the values of a source's model; see `resolve`."""
-    base, encoder, source = model_layers(fields, model, {}, explicit)
+    base, encoder, source = _model_layers(fields, model, {}, explicit)
     file, given = Layer.of("file", fields, written), Layer.of(GIVEN, fields, explicit)
     return merge([base, encoder, file, source, given])[0]
 
 
-def model_layers(
+def _model_layers(
     fields: Fields, model: Mapping[str, Any], others: Fields, explicit: Collection[str]
 ) -> tuple[Layer, Layer, Layer]:
-    """Returns the layers of a configuration whose parameters are from a source.
+    """Returns the layers of defaults, of the encoder, and of the source of the parameters.
 
     For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
-    the model have the values of `finetuning_values`.
-
-    Args:
-      fields: values of the configuration by dotted name.
-      model: the fields of the source's encoder.
-      others: what else is taken from the source, by dotted name.
-      explicit: names of the fields that keep their values.
-
-    Returns:
-      The layers of defaults, of the encoder, and of the source.
+    the model have the values of `finetuning_values`. `others` is what else the source gives, and
+    fields in `explicit` keep their values.
 
     Raises:
       UserError: the source has fields that `config.model` lacks, or lacks one in `explicit`.
@@ -179,10 +171,7 @@ def model_layers(
 
 
 def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]) -> dict[str, Any]:
-    """Returns the fields with a model of another kind.
-
-    Fields in `explicit` and those of the training keep their values.
-    """
+    """Returns fields with another kind of model; `explicit` and training ones keep their values."""
     names = {name.removeprefix("model."): value for name, value in model.items()}
     # A checkpoint of another program has values for a part of the fields.
     full = make_encoder_config(names).to_dict()
@@ -197,17 +186,6 @@ def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]
     kept = {*given, *(name for name in _OF_ANY_MODEL if name in model and name in fields)}
     others = {name: fields[name] for name in fields if not name.startswith("model.")}
     return {**others, **model, **{name: fields[name] for name in kept}}
-
-
-def _check_same_vocabulary(fields: Fields, tokenizer: Tokenizer, vocab: str) -> None:
-    given = fields["data.vocab"]
-    if given.startswith("train:") or (
-        load_tokenizer(given, fields["data.lowercase"]).pieces != tokenizer.pieces
-    ):
-        raise UserError(
-            f"config.data.vocab={given} is not the vocabulary {vocab} of config.init_from: its ids"
-            " would mean other words. Leave config.data.vocab out."
-        )
 
 
 def _is_vocabulary_of(data_dir: str, vocab: str, tokenizer: Tokenizer) -> bool:

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from typing import Any
 
@@ -60,19 +60,20 @@ def plan_adaptation(
             texts = {"source": text, "held_out": evaluate, "general": general}
             config, lines = _begun(texts, workdir, given), [f"continues  the run in {workdir}"]
         else:
-            config, lines = _plan(model, (text, evaluate, general), workdir, given, folder)
+            config, lines = _plan(model, text, evaluate, general, workdir, given, folder)
         return make_plan(config, lines, folder, workdir)
 
 
 def _plan(
     model: str,
-    texts: tuple[str, str, str],
+    text: str,
+    evaluate: str,
+    general: str,
     workdir: str,
     given: Mapping[str, Any],
     folder: str,
 ) -> tuple[RunConfig, list[str]]:
     """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
-    text, evaluate, general = texts
     form = find_form(text)
     source = open_model(model)
     trained = _trained(source)
@@ -101,7 +102,15 @@ def _plan(
     config.update_from_flattened_dict({name: value for name, (value, _) in recipe.items()})
     chosen = {*recipe, *(["data.vocab"] if vocabulary else [])}
     resolved = init_from.resolve(config.to_dict(), given, workdir, chosen=chosen)
-    return resolved, [*describe(recipe), *_notes(trained)]
+    lines = list(describe(recipe))
+    if not trained.predicts_tokens:
+        size = trained.model.vocab_size
+        lines.append(
+            "head       new: the model has none that predicts tokens. The first scores are those of"
+            f" chance (a loss of ln({size:,}) = {math.log(size):.1f} or more) and say nothing about"
+            " the encoder."
+        )
+    return resolved, lines
 
 
 def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> RunConfig:
@@ -118,11 +127,6 @@ def _begun(texts: Mapping[str, str], workdir: str, given: Mapping[str, Any]) -> 
 
 
 def _general_recipe(general: str, form: TextForm, source: LoadedModel) -> Recipe:
-    """Returns the settings for general text.
-
-    Raises:
-      UserError: its form is not that of the text.
-    """
     other = find_form(general)
     kind, other_kind = (f.fields["source"][0].partition(":")[0] for f in (form, other))
     for name in ("line_format", "field"):
@@ -176,17 +180,6 @@ def _count_tokens(form: TextForm, source: LoadedModel) -> int:
     some = list(islice(form.sentences, 0, None, step))
     tokens = sum(len(source.tokenizer.encode(sentence)) for sentence in some)
     return max(1, round(tokens * form.scale * len(form.sentences) / max(1, len(some))))
-
-
-def _notes(trained: Trained) -> Iterator[str]:
-    """Yields what the first scores mean, if the head is new."""
-    if not trained.predicts_tokens:
-        size = trained.model.vocab_size
-        yield (
-            "head       new: the model has none that predicts tokens. The first scores are those of"
-            f" chance (a loss of ln({size:,}) = {math.log(size):.1f} or more) and say nothing about"
-            " the encoder."
-        )
 
 
 def default_workdir(text: str) -> str:

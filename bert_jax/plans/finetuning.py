@@ -16,8 +16,9 @@ from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
-from bert_jax.data.labelled.detection import TASKS, Detection, detect
-from bert_jax.data.labelled.forms.label_faults import find_faults
+from bert_jax.data.labelled.detection import TASKS, detect
+from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_faults
+from bert_jax.data.labelled.forms.table import Detection
 from bert_jax.data.labelled.split import (
     find_strata,
     held_out,
@@ -30,7 +31,7 @@ from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
-from bert_jax.plans import recipe
+from bert_jax.plans.finetuning import recipe
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
@@ -105,20 +106,20 @@ def plan_finetuning(
       UserError: the file is for none of the tasks, or the model or a field cannot be used.
     """
     with tempfile.TemporaryDirectory() as folder:
-        config, lines = _plan(model, (train, evaluate), task, workdir, given, folder)
+        config, lines = _plan(model, train, evaluate, task, workdir, given, folder)
         return make_plan(config, lines, folder, workdir)
 
 
 def _plan(
     model: str,
-    sources: tuple[str, str],
+    train: str,
+    evaluate: str,
     task: str,
     workdir: str,
     given: Mapping[str, Any],
     folder: str,
 ) -> tuple[RunConfig, list[str]]:
     """Returns the configuration and the lines of a plan, whose files are written to `folder`."""
-    train, evaluate = sources
     if task and task not in TASKS:
         config = FinetuningConfig().to_config_dict()
         set_fields(config, {"imports": given.get("imports", ())})
@@ -128,7 +129,7 @@ def _plan(
         config = own.default_config().to_config_dict()
     else:
         found = detect(train, given, task)
-        config = experiments.load(found.config)
+        config = experiments.load("classification" if found.task in PROBLEM_TYPES else found.task)
     usual_length, by_file = config.max_length, written(config)
     config.update_from_flattened_dict({"init_from": model, "data.train": train})
     chosen = {name: value for name, value in found.fields.items() if name not in given}
@@ -148,7 +149,13 @@ def _plan(
     counts = Counter()
     examples = list(resolved.task.read(train, counts, labelled=True))
     are_numbers = resolved.task.reads_numbers
-    lines += _warnings(examples, counts, are_numbers)
+    for what in ("text", "label"):
+        if count := counts[f"rows_without_{what}"]:
+            lines.append(
+                f"left out   {count:,} rows without {what} (--config.task.on_missing=skip)"
+            )
+    faults = () if are_numbers else find_faults([labels_of(e) for e in examples])
+    lines += (f"warning    {fault}" for fault in faults)
     if not evaluate:
         words = resolved.get("task.text_a", "")
         parts = held_out(examples, HELD_OUT, resolved.seed, are_numbers)
@@ -161,13 +168,13 @@ def _plan(
             words=words,
             tags=resolved.get("task.label", ""),
         )
-        config.update_from_flattened_dict(
-            dict(zip(("data.train", "data.eval"), paths, strict=True))
-        )
+        config.update_from_flattened_dict({"data.train": paths[0], "data.eval": paths[1]})
+        small = set() if are_numbers else small_strata(find_strata(examples, False), HELD_OUT)
+        few = f" but for {len(small)} classes of few examples, which have one share together"
         lines.append(
-            f"held out   {sum(parts):,} of {len(parts):,} examples,"
-            f" {_strata(examples, are_numbers)}, for the evaluation:"
-            f" {_moved(paths[1], folder, workdir)} (--evaluate=FILE names another)"
+            f"held out   {sum(parts):,} of {len(parts):,} examples, stratified{few * bool(small)},"
+            f" for the evaluation: {_moved(paths[1], folder, workdir)} (--evaluate=FILE names"
+            " another)"
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
     settings = _settings(resolved, examples, usual_length, "max_length" in given)
@@ -179,38 +186,20 @@ def _plan(
     return resolved, lines
 
 
-def _warnings(
-    examples: Sequence[Any], counts: Mapping[str, int], are_numbers: bool
-) -> Iterator[str]:
-    """Yields lines about rows that are left out, and about labels that are likely mistakes."""
-    for what in ("text", "label"):
-        if count := counts.get(f"rows_without_{what}", 0):
-            yield f"left out   {count:,} rows without {what} (--config.task.on_missing=skip)"
-    for fault in () if are_numbers else find_faults([labels_of(e) for e in examples]):
-        yield f"warning    {fault}"
-
-
-def _strata(examples: Sequence[Any], are_numbers: bool) -> str:
-    """Returns how examples are held out."""
-    small = small_strata(find_strata(examples, are_numbers), HELD_OUT)
-    if are_numbers or not small:
-        return "stratified"
-    return f"stratified but for {len(small)} classes of few examples, which have one share together"
-
-
 def _settings(
     config: FinetuningConfig, examples: Sequence[Any], usual: int, given_length: bool
 ) -> recipe.Recipe:
     """Returns the settings that follow from the model and the examples.
 
-    Args:
-      config: the configuration, with the model.
-      examples: the training examples.
-      usual: the task's usual maximum length.
-      given_length: whether the user set the maximum length.
+    `usual` is the task's usual maximum length, which the user may have set (`given_length`).
     """
     encoder, task = config.model.to_dict(), config.task
-    lengths = _lengths(config, examples)
+    tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
+    lengths = [  # in tokens, special ones included
+        max(1 + sum(1 + len(tokenizer.encode(text)) for text in texts) for texts in rows)
+        for rows in map(task.row_texts, examples[:: max(1, len(examples) // _MAX_MEASURED)])
+        if rows
+    ]
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
     length = config.max_length if given_length else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
@@ -223,17 +212,6 @@ def _settings(
     return settings
 
 
-def _lengths(config: FinetuningConfig, examples: Sequence[Any]) -> list[int]:
-    """Returns the lengths of some of the examples in tokens, special tokens included."""
-    tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
-    some = examples[:: max(1, len(examples) // _MAX_MEASURED)]
-    return [
-        max(1 + sum(1 + len(tokenizer.encode(text)) for text in texts) for texts in rows)
-        for rows in map(config.task.row_texts, some)
-        if rows
-    ]
-
-
 def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:
     """Writes the vocabulary of a model that has no file that a run can copy; returns its path.
 
@@ -241,10 +219,8 @@ def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:
     begins with `prefix`.
     """
     path = local_model(model)
-    if format_of(path) == "workdir":
-        return ""
-    vocabulary = open_checkpoint(path).vocabulary
-    if vocabulary.path:
+    vocabulary = None if format_of(path) == "workdir" else open_checkpoint(path).vocabulary
+    if vocabulary is None or vocabulary.path:
         return ""
     path = os.path.join(folder, prefix + vocabulary.copy_name)
     write_bytes(path, vocabulary.content)
@@ -257,11 +233,10 @@ def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str
     Raises:
       UserError: the workdir has something else.
     """
-    paths = {name: config[name] for name in config.marked("is_path")}
     moved = {
         name: _moved(path, folder, workdir)
-        for name, path in paths.items()
-        if isinstance(path, str) and path.startswith(folder)
+        for name in config.marked("is_path")
+        if isinstance(path := config[name], str) and path.startswith(folder)
     }
     files = {
         _moved(os.fspath(path), folder, workdir): path.read_bytes()

@@ -176,15 +176,14 @@ def _open_labelled(
         lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
-        if max_windows := config.get("task.windows_per_epoch"):
-            rows = rows.sampled(max_windows, config.seed)
         if (pack := config.data.max_examples_per_row) > 1:
             _check_packing(config, task)
-            rows = rows.for_packed_training(phase.batch_size, config.seed, pack)
-        else:
-            by_tokens = config.data.batch_by == "tokens"
-            rows = rows.for_training(phase.batch_size, config.seed, by_tokens)
-        training = (rows,)
+        by_tokens, max_windows = (
+            config.data.batch_by == "tokens",
+            config.get("task.windows_per_epoch"),
+        )
+        how = (by_tokens, pack, max_windows or 0)
+        training = (rows.for_training(phase.batch_size, config.seed, *how),)
         steps = config.total_steps((training[0].rows_per_epoch,))
     else:
         vocabulary, steps = "", 1
@@ -198,7 +197,7 @@ def _open_labelled(
         _rows(name, source, *_read(task, source), task, tokenizer).padded_to(pad_lengths)
         for name, source in sources.items()
     )
-    parts = [*(rows.sha256 for rows in training), tokenizer.fingerprint, *task.labels]
+    parts = [*(rows.fingerprint for rows in training), tokenizer.fingerprint, *task.labels]
     return Run(
         config=config,
         workdir=workdir,

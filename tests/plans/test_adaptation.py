@@ -7,16 +7,18 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main as run_command
+from bert_jax.config import store
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange.loaded import vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.plans.adaptation import plan_adaptation
 from bert_jax.training.listener import Listener
+from bert_jax.training.open import open_run
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_model
 from tests import tiny
-from tests.resuming import metrics_of, train_until
+from tests.resuming import metrics_of
 from tests.tools.convert.conftest import VOCABULARY, make_workdir, random_params  # noqa: F401
 
 WORDS = "moon river stone tree cloud leaf sand hill".split()
@@ -58,7 +60,6 @@ def test_new_tokens_are_trained_and_exported(source, tmp_path):
     (found,) = (line for line in lines if line.startswith("new tokens: 3 of 8 words"))
     new = found.split(": ")[-1].split(", ")
     assert "with 3 new tokens, each the mean of its old pieces" in " ".join(lines)
-
     ours = bert_jax.load(str(tmp_path / "whole"))
     ours.export("huggingface", tmp_path / "exported")
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "exported")
@@ -95,29 +96,24 @@ def test_a_new_token_begins_as_the_mean_of_its_old_pieces(source, tmp_path):
 
 
 def test_general_text_is_evaluated_and_replayed(source, tmp_path, capsys):
-    """Of each batch, 2 of 8 rows; whole and resumed runs are equal, and so are commands."""
+    """Of each batch, 2 of 8 rows."""
     text = write_text(tmp_path / "text.txt", WORDS[:4])
     general = write_text(tmp_path / "general.txt", WORDS[4:], seed=1)
     given = FIELDS | {"data.replay": 0.25, "data.general_share": 0.5}
-    plan = plan_adaptation(source, text, "", str(tmp_path / "parts"), given, general)
-    train_until(3, plan.config, tmp_path / "parts")
-    result = train(plan.config, str(tmp_path / "parts"))
-
-    command = ["adapt", text, f"--model={source}", f"--general={general}"]
+    workdir = str(tmp_path / "adapted")
+    command = ["adapt", text, f"--model={source}", f"--general={general}", f"--workdir={workdir}"]
     flags = [f"--config.{name}={value}" for name, value in given.items()]
-    exported = f"--export={tmp_path / 'exported'}"
-    run_command([*command, f"--workdir={tmp_path / 'whole'}", exported, *flags])
-    assert metrics_of(tmp_path / "parts") == metrics_of(tmp_path / "whole")
+    run_command([*command, f"--export={tmp_path / 'exported'}", *flags])
     printed = capsys.readouterr().out
     for start in ("before     general  loss", "change     general  loss", "replay     2 of 8 rows"):
         assert f"\n{start}" in printed
     assert (tmp_path / "exported/model.safetensors").is_file()
 
-    rows, (_, other) = result.run.training[0], result.run.evaluation[0]
-    own = Manifest.load(str(tmp_path / "parts/data"))
+    run = open_run(store.load(workdir), workdir)
+    rows, (_, other) = run.training[0], run.evaluation[0]
+    own = Manifest.load(f"{workdir}/data")
     assert rows.rows_per_epoch == -(-own.num_rows("train", 32) * 8 // 6)
-    letters = set("clouds leaf sand hill".replace(" ", ""))
-    decode = result.run.tokenizer.decode
+    letters, decode = set("clouds leaf sand hill".replace(" ", "")), run.tokenizer.decode
     for number in range(5):
         batch = rows.batch(number, 0, 8)
         parts = [rows.batch(number, *some) for some in ((0, 3), (3, 7), (7, 8))]
@@ -134,7 +130,7 @@ def test_general_text_is_evaluated_and_replayed(source, tmp_path, capsys):
     }
     replayed = {ids.tobytes() for n in range(5) for ids in rows.batch(n, 6, 8)["input_ids"]}
     assert not evaluated & replayed
-    first = metrics_of(tmp_path / "parts")[0]
+    first = metrics_of(workdir)[0]
     assert (first["step"], first["split"]) == (0, "validation")
     assert first["general_loss"] == first["general_masked_lm_loss"] != first["loss"]
 
@@ -156,30 +152,23 @@ def test_a_phase_of_next_tokens_trains_the_same_parameters(source, tmp_path):
     assert flatten(result.state.params).keys() == open_model(source).params.keys()
 
 
+NEXT_TOKENS = {"phases": ((16, 1.0, "causal_lm"),)}
+
+
 @pytest.mark.parametrize(
     "changes, message",
     [
         ({"data.replay": 0.2}, "data.replay=0.2 needs config.data.general"),
         ({"data.replay": 0.05, "data.general": "text:{0}"}, "0.05 is 0 of the 8 rows"),
         ({"phases": ((16, 1.0, "tagging"),)}, "has the task 'tagging': available are causal_lm"),
-        (
-            {"phases": ((16, 0.5, "causal_lm"), (16, 0.5)), "eval.patience": 2},
-            "config.eval.patience=2 could end the run in its phase of 'causal_lm'",
-        ),
-        (
-            {"phases": ((16, 1.0, "causal_lm"),), "model.attention_pattern": "causal"},
-            "needs an encoder with .*='bidirectional'",
-        ),
-        (
-            {"phases": ((16, 1.0, "causal_lm"),), "data.mode": "static", "data.segments": "pairs"},
-            "a phase of 'causal_lm' needs a run on masked tokens with config.data.mode='dynamic'",
-        ),
-        (
-            {"phases": ((16, 1.0, "causal_lm"),), "model.copy_head": True},
-            "trains the head for tokens only; set config.model.copy_head=False",
-        ),
+        (NEXT_TOKENS | {"phases": ((16, 0.5, "causal_lm"), (16, 0.5)), "eval.patience": 2},
+         "config.eval.patience=2 could end the run in its phase of 'causal_lm'"),
+        (NEXT_TOKENS | {"model.attention_pattern": "causal"}, "needs an encoder with .*='bidirect"),
+        (NEXT_TOKENS | {"data.mode": "static", "data.segments": "pairs"},
+         "needs a run on masked tokens with config.data.mode='dynamic'"),
+        (NEXT_TOKENS | {"model.copy_head": True}, "set config.model.copy_head=False"),
     ],
-)
+)  # fmt: skip
 def test_settings_that_cannot_be_used(changes, message, source, tmp_path):
     text = write_text(tmp_path / "text.txt", WORDS)
     given = FIELDS | {

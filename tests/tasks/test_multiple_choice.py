@@ -9,9 +9,9 @@ from bert_jax.data.labelled.examples import ChoiceExample
 
 def test_the_most_probable_ending_of_an_example_is_chosen():
     gold = [
-        ChoiceExample("x", "id0", "c", "s", ("a", "b", "c"), 1),
-        ChoiceExample("x", "id1", "c", "s", ("d", "e"), 0),
-        ChoiceExample("x", "id2", "c", "s", ("f", "g", "h"), 2),
+        ChoiceExample("x", "id0", "c", ("a", "b", "c"), "s", 1),
+        ChoiceExample("x", "id1", "c", ("d", "e"), "s", 0),
+        ChoiceExample("x", "id2", "c", ("f", "g", "h"), "s", 2),
     ]
     data = default_config("multiple_choice").task
     shares = np.array([[0.2, 0.5, 0.3], [0.6, 0.4, 0.0], [0.1, 0.2, 0.7]], np.float32)

@@ -12,7 +12,7 @@ Each row is used exactly once an epoch; with a `RowSampler`, some rows of each e
 """
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -32,15 +32,11 @@ def bucket_lengths(lengths: Sequence[int], max_length: int) -> tuple[int, ...]:
 
 
 def choose_lengths(lengths: np.ndarray, max_buckets: int) -> tuple[int, ...]:
-    """Returns the bucket lengths with the least padding, ascending.
+    """Returns the at most `max_buckets` bucket lengths with the least padding, ascending.
 
-    They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
-    by dynamic programming over the distinct lengths. Among several optima it takes the one with the
-    shortest lengths, compared from the last but one down to the first.
-
-    Args:
-      lengths: int[rows], tokens of each row.
-      max_buckets: maximum number of lengths, at least 1.
+    They are multiples of 8; each of int[rows] `lengths` is padded to the first that it fits in.
+    The optimum is exact, by dynamic programming over the distinct lengths. Among several optima it
+    takes the one with the shortest lengths, compared from the last but one down to the first.
 
     Raises:
       UserError: there are no rows.
@@ -86,7 +82,7 @@ class BucketedLoader:
         bucket_lengths: Sequence[int],
         by_tokens: bool = False,
     ):
-        self._buckets = _buckets(lengths, bucket_lengths)
+        self._buckets = buckets_of(lengths, bucket_lengths)
         self._bucket_lengths = np.asarray(bucket_lengths)
         self.batch_size = batch_size
         self.seed = seed
@@ -128,11 +124,10 @@ class BucketedLoader:
 
     def _make_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[rows], the longest first, and the order of the batches cut out of them."""
-        num_rows, num_batches = len(self._buckets), len(self._batches)
-        order = permute(np.arange(num_rows), num_rows, f"rows {self.seed} {epoch}")
+        order = _shuffled(len(self._buckets), f"rows {self.seed} {epoch}")
         # Sorting is stable: within a bucket the order stays random.
         order = order[np.argsort(-self._buckets[order], kind="stable")]
-        return order, permute(np.arange(num_batches), num_batches, f"batches {self.seed} {epoch}")
+        return order, _shuffled(len(self._batches), f"batches {self.seed} {epoch}")
 
 
 class RowSampler:
@@ -166,8 +161,7 @@ class RowSampler:
 
     def _make_epoch(self, epoch: int) -> np.ndarray:
         """Returns int64[places], the first rows of each example in a random order of all rows."""
-        size = len(self._example)
-        order = permute(np.arange(size), size, f"sample {self._seed} {epoch}")
+        order = _shuffled(len(self._example), f"sample {self._seed} {epoch}")
         return order[np.argsort(self._example[order], kind="stable")][self._is_taken]
 
 
@@ -186,23 +180,19 @@ class PackedLoader:
     """
 
     def __init__(
-        self,
-        lengths: np.ndarray,
-        batch_size: int,
-        seed: int,
-        row_length: int,
-        max_examples: int,
+        self, lengths: np.ndarray, batch_size: int, seed: int, row_length: int, max_examples: int
     ):
-        _check_not_empty(lengths)
+        buckets_of(lengths, [row_length])
         self.batch_size, self.seed = batch_size, seed
         self._row_length = row_length
-        order = permute(np.arange(len(lengths)), len(lengths), f"pack {seed}")
+        order = _shuffled(len(lengths), f"pack {seed}")
         packed = pack_rows(np.asarray(lengths)[order], row_length, max_examples)
         self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, most]
-        num_rows = len(packed)
-        self.fill = float(np.sum(lengths) / (num_rows * row_length))
-        self.rows = max(1, round(batch_size * num_rows / len(lengths)))
-        self._epoch = functools.lru_cache(2)(self._make_epoch)
+        self.fill = float(np.sum(lengths) / (len(packed) * row_length))
+        self.rows = max(1, round(batch_size * len(packed) / len(lengths)))
+        self._epoch = functools.lru_cache(2)(
+            lambda epoch: _shuffled(len(packed), f"packed rows {seed} {epoch}")
+        )
 
     @property
     def batches_per_epoch(self) -> int:
@@ -218,39 +208,18 @@ class PackedLoader:
         missing = ((0, self.rows - len(chosen)), (0, 0))
         return np.pad(self._examples[chosen], missing, constant_values=-1), self._row_length
 
-    def _make_epoch(self, epoch: int) -> np.ndarray:
-        num_rows = len(self._examples)
-        return permute(np.arange(num_rows), num_rows, f"packed rows {self.seed} {epoch}")
 
-
-def evaluation_batches(
-    lengths: np.ndarray, batch_size: int, bucket_lengths: Sequence[int]
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yields (int64[batch_size] rows, length) with all rows once, the longest first.
-
-    The number -1, a row of padding, fills up the last batch.
-
-    Raises:
-      UserError: as `BucketedLoader`.
-    """
-    buckets = _buckets(lengths, bucket_lengths)
-    order = np.argsort(-buckets, kind="stable")
-    order = np.pad(order, (0, -len(order) % batch_size), constant_values=-1)
-    for rows in order.reshape(-1, batch_size):
-        yield rows, bucket_lengths[int(buckets[rows[0]])]
-
-
-def _check_not_empty(lengths: np.ndarray) -> None:
+def buckets_of(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
+    """Returns int64[rows], the bucket of each row; UserError: none, or one is too long."""
     if not len(lengths):
         raise UserError("There are no rows to make batches of.")
-
-
-def _buckets(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:
-    """Returns int64[rows], the bucket of each row."""
-    _check_not_empty(lengths)
     if (longest := np.max(lengths)) > max(bucket_lengths, default=0):
         raise UserError(
             f"A row has {longest} tokens, more than the largest of"
             f" bucket_lengths={tuple(bucket_lengths)}."
         )
     return np.searchsorted(np.asarray(bucket_lengths), lengths)
+
+
+def _shuffled(size: int, key: str) -> np.ndarray:
+    return permute(np.arange(size), size, key)

@@ -1,5 +1,6 @@
-"""Values in cells of tables that are more than a text: numbers of any country, lists."""
+"""Values in cells of tables that are more than a text: numbers of any country, lists, nothing."""
 
+import math
 import re
 from collections.abc import Collection
 from typing import Any
@@ -8,14 +9,43 @@ from typing import Any
 _LIST = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+# What stands for a number that is not known.
+_NO_NUMBERS = ("na", "n/a", "null", "none", "-", "?")
+# A column of labels repeats them: distinct values for each row.
+_MAX_DISTINCT = 0.5
+# Share of the numbers from the lowest to the highest that those of classes have at least.
+_MIN_NUMBERED = 0.8
+
+
+def is_missing(value: Any) -> bool:
+    """Returns whether a value of a row is no text and no label: None, NaN or blank."""
+    if isinstance(value, str):
+        return not value.strip()
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def is_missing_label(value: Any, is_number: bool = False) -> bool:
+    """Returns whether a value is no label; "nan", which programs write for None, is none either.
+
+    For numbers (`is_number`), "NA", "null", "-" and the like are none.
+    """
+    if is_missing(value):
+        return True
+    written = value.strip().lower() if isinstance(value, str) else ""
+    return written == "nan" or (is_number and written in _NO_NUMBERS)
+
+
+def number_of(text: str) -> float:
+    """Returns the number in a text, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def is_number(text: str) -> bool:
     """Returns whether a text is a number; NaN is none."""
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False
+    return not math.isnan(number_of(text))
 
 
 def plain_number(text: str, decimal: str) -> str:
@@ -38,6 +68,19 @@ def decimal_marks(texts: Collection[str]) -> list[str]:
     """
     marks = ".," if any("," in text for text in texts) else "."
     return [m for m in marks if all(is_number(plain_number(text, m)) for text in texts)]
+
+
+def repeats(distinct: Collection[str], rows: int) -> bool:
+    """Returns whether a column with these values repeats them, as one of labels does."""
+    return len(distinct) <= max(2, _MAX_DISTINCT * rows)
+
+
+def are_numbered(numbers: Collection[str], rows: int) -> bool:
+    """Returns whether the values of `rows` rows number classes, from 0 or 1 on, and repeat."""
+    if not (repeats(numbers, rows) and all(number.isdecimal() for number in numbers)):
+        return False
+    whole = sorted(map(int, numbers))
+    return whole[0] in (0, 1) and len(whole) >= _MIN_NUMBERED * (whole[-1] - whole[0] + 1)
 
 
 def is_list_text(value: Any) -> bool:

@@ -37,10 +37,10 @@ class ChoiceColumns:
 def read_choices(
     path: str, counts: Counter, labelled: bool = True, columns: ChoiceColumns = ChoiceColumns()
 ) -> Iterator[ChoiceExample]:
-    """Streams the examples of a table (bert_jax.data.labelled.tables describes its form).
+    """Streams the examples of a table, which has a header.
 
     Args:
-      path: a file; tables have a header.
+      path: a file (bert_jax.data.labelled.tables describes its form).
       counts: `empty_texts`: contexts without text, which are kept; and the counts of tables.
       labelled: whether labels are read; every row must have one then.
       columns: columns to read.
@@ -57,7 +57,7 @@ def read_choices(
         label = _label(row, columns.label, len(endings), where) if labelled else None
         id = str(number) if columns.id is None else str(field(row, columns.id, "its id", where))
         counts["empty_texts"] += not context.strip()
-        yield ChoiceExample(where, id, context, start, endings, label)
+        yield ChoiceExample(where, id, context, endings, start, label)
 
 
 def _endings(row: Row, names: tuple[str, ...], where: str) -> tuple[str, ...]:

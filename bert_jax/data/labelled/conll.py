@@ -24,10 +24,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from bert_jax.data.labelled.cells import is_list_text, parse_list
+from bert_jax.data.labelled.cells import is_list_text, is_missing, parse_list
 from bert_jax.data.labelled.entity_spans import tagged_words
 from bert_jax.data.labelled.examples import TaggedExample, split_words
-from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,
@@ -47,7 +46,7 @@ _DOCUMENT = "-DOCSTART-"
 _CONLL_U, _NO_WORD = 10, re.compile(r"\d+[-.]\d+")
 # Share of the words with a number in a file that numbers them; Weibo's has some without.
 _NEARLY_ALL = 0.9
-_NUMBERED = re.compile(r"(.)([0-9]{1,2})", re.DOTALL)
+_NUMBERED = re.compile(r"\A(.)([0-9]{1,2})\Z", re.DOTALL)
 
 
 def read_tagged(
@@ -81,68 +80,50 @@ def read_tagged(
     Raises:
       UserError: naming the line, for a malformed sentence; or there are no sentences.
     """
-    fields = _field(words, "tokens"), _field(tags, "tags")
+    # Numbers are columns of CoNLL, names are fields of objects or columns of tables.
+    columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
+    fields = (
+        "tokens" if isinstance(words, int) else words,
+        "tags" if isinstance(tags, int) else tags,
+    )
 
     def sentences(counts: Counter, reader: TagReader | None) -> "Iterator[_Sentence]":
         if has_objects(source) or _is_word_table(source, fields[0]):
             rows = read_rows(source, counts)
-            if _has_word_rows(source, fields[0], sentence):
+            if sentence is not None and _has_word_rows(source, fields[0], str(sentence)):
                 return _read_word_rows(rows, reader, *fields, str(sentence))
             return _read_objects(rows, counts, reader, *fields, by_character)
-        columns = (words if isinstance(words, int) else 0, tags if isinstance(tags, int) else -1)
         return _read_conll(source, counts, reader, *columns)
 
-    has_numbers = strip_numbers and _Numbers(row[2] for row in sentences(Counter(), None)).found
-    reader, numbers = TagReader(counts, plain) if labelled else None, _Numbers()
+    strips = False
+    if strip_numbers:
+        every = [(_count_numbers(row[2]), len(row[2])) for row in sentences(Counter(), None)]
+        strips = sum(n for n, _ in every) > _NEARLY_ALL * sum(words for _, words in every)
+    reader, with_number, num_words = TagReader(counts, plain) if labelled else None, 0, 0
     for number, fields_of in numbered(sentences(counts, reader), f"{source} has no sentences."):
         where, id, texts, found, document, whole = fields_of
         counts["blank_words"] += sum(not word.strip() for word in texts)
-        numbers.add(texts)
-        if has_numbers and whole is None:
-            texts = tuple(map(_without_number, texts))
+        with_number += _count_numbers(texts)
+        num_words += len(texts)
+        if strips and whole is None:
+            texts = tuple(_NUMBERED.sub(r"\1", word) for word in texts)
         name = str(number) if id is None else str(id)
         yield TaggedExample(where, name, texts, found, document, whole)
-    if numbers.found:
-        counts["numbers_stripped" if has_numbers else "numbered_words"] += numbers.count
+    if with_number > _NEARLY_ALL * num_words:
+        counts["numbers_stripped" if strips else "numbered_words"] += with_number
     if reader:
         reader.finish()
 
 
-class _Numbers:
-    """Finds files whose words are characters with their position in a word: a0 b1 c0 d0 e1.
-
-    Attributes:
-      count: words with such a number: 0, or one more than that of the word before.
-    """
-
-    def __init__(self, sentences: Iterable[Sequence[str]] = ()):
-        self.count = self._words = 0
-        for words in sentences:
-            self.add(words)
-
-    def add(self, words: Sequence[str]) -> None:
-        self._words += len(words)
-        before = -1
-        for word in words:
-            match = _NUMBERED.fullmatch(word)
-            number = int(match[2]) if match else -1
-            self.count += match is not None and number in (0, before + 1)
-            before = number
-
-    @property
-    def found(self) -> bool:
-        """Whether nearly all words have one."""
-        return self.count > _NEARLY_ALL * self._words
-
-
-def _without_number(word: str) -> str:
-    match = _NUMBERED.fullmatch(word)
-    return match[1] if match else word
-
-
-def _field(name: str | int, default: str) -> str:
-    """Returns the name of a field of objects; a number is that of a column of CoNLL."""
-    return default if isinstance(name, int) else name
+def _count_numbers(words: Sequence[str]) -> int:
+    """Counts characters with their place in a word, 0 or one more than that before: a0 b1 c0."""
+    count, before = 0, -1
+    for word in words:
+        match = _NUMBERED.fullmatch(word)
+        number = int(match[2]) if match else -1
+        count += match is not None and number in (0, before + 1)
+        before = number
+    return count
 
 
 def _is_word_table(path: str, words: str) -> bool:
@@ -151,13 +132,11 @@ def _is_word_table(path: str, words: str) -> bool:
     return ending == ".csv" or (ending == ".tsv" and words in map(str.strip, first_row(path)))
 
 
-def _has_word_rows(source: str, words: str, sentence: str | int | None) -> bool:
+def _has_word_rows(source: str, words: str, sentence: str) -> bool:
     """Returns whether a table has a word a row, and the sentence in a further column."""
-    if sentence is None:
-        return False
     _, row = next(read_rows(source, Counter()), ("", {}))
     word = row.get(words)
-    return str(sentence) in row and isinstance(word, str) and not is_list_text(word)
+    return sentence in row and isinstance(word, str) and not is_list_text(word)
 
 
 # The fields of a TaggedExample; the id is None if the file has none.
@@ -167,29 +146,32 @@ _Sentence = tuple[str, Any, tuple[str, ...], tuple[str, ...] | None, int, str | 
 def _read_conll(
     path: str, counts: Counter, reader: TagReader | None, word_column: int, tag_column: int
 ) -> Iterator[_Sentence]:
-    """Yields the sentences of a CoNLL file, with tags if `reader` is given.
-
-    Column -1 is the last one.
-    """
+    """Yields the sentences of a CoNLL file, with tags if `reader` is given; -1: last column."""
     width, document, is_new = 0, -1, True
-    has_documents = any(line.startswith(_DOCUMENT) for _, line in read_lines(path, Counter()))
+    has_documents = any(is_document(line) for _, line in read_lines(path, Counter()))
     first = (line for _, line in read_lines(path, Counter()))
     first = next((x for x in first if x.strip() and x[0] != "#" and not is_document(x)), "")
+    columns = (word_column, tag_column) if reader else (word_column,)
     for start, lines in _blocks(path, counts, len(columns_of(first))):
         if not lines:
             is_new = True
             continue
-        rows = [columns_of(line) for line in lines]
+        rows, where = [columns_of(line) for line in lines], place(path, start)
         width = width or len(rows[0])
-        columns = (word_column, tag_column) if reader else (word_column,)
-        for i, row in enumerate(rows):
-            _check_columns(row, width, columns, place(path, start + i))
+        if len(columns) > width:
+            raise UserError(f"{where}: one column, but labelled files need words and tags.")
+        if absent := [column for column in columns if not -width <= column < width]:
+            raise UserError(f"{where}: no column {absent[0]}; the {width} are counted from 0.")
+        for number, row in enumerate(rows, start):
+            if len(row) != width:
+                problem = f"{len(row)} columns where the first line has {width}."
+                raise UserError(f"{place(path, number)}: {problem}")
         words, tags = tuple(row[word_column] for row in rows), None
         if reader:
             raw_tags = [row[tag_column] for row in rows]
             tags = reader.read(raw_tags, len(words), lambda i, start=start: place(path, start + i))
         document, is_new = document + is_new, not has_documents
-        yield place(path, start), None, words, tags, document, None
+        yield where, None, words, tags, document, None
 
 
 def _blocks(path: str, counts: Counter, width: int) -> Iterator[tuple[int, list[str]]]:
@@ -201,20 +183,18 @@ def _blocks(path: str, counts: Counter, width: int) -> Iterator[tuple[int, list[
     for number, line in chain(read_lines(path, counts), [(0, "")]):
         if is_comment(line, width, at_start=not lines):
             counts["comment_lines"] += 1
-            continue
-        if width == _CONLL_U and _NO_WORD.fullmatch(columns_of(line)[0] if line.strip() else ""):
+        elif width == _CONLL_U and line.strip() and _NO_WORD.fullmatch(columns_of(line)[0]):
             counts["multiword_lines"] += 1
-            continue
-        if line.strip(" \t") and not is_document(line):
+        elif line.strip(" \t") and not is_document(line):
             start = start if lines else number
             lines.append(line)
-            continue
-        if lines:
-            yield start, lines
-            lines = []
-        if is_document(line):
-            counts["docstart_lines"] += 1
-            yield number, []
+        else:
+            if lines:
+                yield start, lines
+                lines = []
+            if is_document(line):
+                counts["docstart_lines"] += 1
+                yield number, []
 
 
 def is_document(line: str) -> bool:
@@ -239,16 +219,6 @@ def columns_of(line: str) -> list[str]:
     return line.split("\t") if "\t" in line else [cell for cell in line.split(" ") if cell]
 
 
-def _check_columns(row: list[str], width: int, columns: tuple[int, ...], where: str) -> None:
-    if len(row) != width:
-        raise UserError(f"{where}: {len(row)} columns where the first line has {width}.")
-    if len(columns) > width:
-        raise UserError(f"{where}: one column, but labelled files need words and tags.")
-    for column in columns:
-        if not -width <= column < width:
-            raise UserError(f"{where}: no column {column}; the {width} columns are counted from 0.")
-
-
 def _read_objects(
     rows: Iterable[tuple[str, Row]],
     counts: Counter,
@@ -260,24 +230,17 @@ def _read_objects(
     """Yields the sentences of objects with words or a text and, if `reader` is given, with tags."""
     document, name = -1, None
     for number, (where, row) in enumerate(rows):
-        whole, raw_tags = None, ()
-        given = field(row, words, "task.text_a", where)
+        given, whole = field(row, words, "task.text_a", where), None
         if isinstance(given, str) and not is_list_text(given):
             whole = text_field(row, words, "task.text_a", where)
-        if whole is None:
-            texts = _texts(given, f"{words!r} (task.text_a)", where)
+        texts = _texts(given, f"{words!r} (task.text_a)", where)
         labels = field(row, tags, "task.label", where) if reader else []
-        if whole is None:
-            raw_tags = _texts(labels, f"{tags!r} (task.label)", where) if reader else ()
-        elif are_tags(labels):
-            texts = tuple(whole.split())
+        if whole is None or are_tags(labels):
             raw_tags = _texts(labels, f"{tags!r} (task.label)", where)
         else:
             texts, raw_tags = tagged_words(whole, labels, where, counts, by_character)
         counts["empty_sentences"] += not texts
-        found = None
-        if reader:
-            found = reader.read(raw_tags, len(texts), lambda _, where=where: where)
+        found = reader and reader.read(raw_tags, len(texts), lambda _, where=where: where)
         document += "document" not in row or row["document"] != name or not number
         name = row.get("document")
         yield where, row.get("id"), texts, found, document, whole
@@ -332,8 +295,7 @@ def read_plain_words(
 ) -> Iterator[TaggedExample]:
     """Streams the lines of a file as sentences without tags; blank lines have no words.
 
-    Args:
-      by_character: whether each character is a word, as in Chinese data sets.
+    With `by_character` each character is a word, as in Chinese data sets.
 
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.

@@ -7,7 +7,7 @@ it has most context. Answers are mapped to tokens by characters.
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -76,9 +76,7 @@ class QuestionRows(EncodedRows):
             "end_positions": np.where(is_row, self.end_positions[row_numbers], 0) + begins,
         }
 
-    def unpack(
-        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def unpack(self, row_numbers: np.ndarray, answers: Batch) -> tuple[np.ndarray, Batch]:
         """Splits answers [batch, seq], one for each token."""
         is_row, counts = row_numbers >= 0, self.lengths[row_numbers]
         width = int(counts[is_row].max(initial=1))

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bert_jax.data.labelled.cells import number_of
 from bert_jax.data.labelled.examples import ChoiceExample, Labels, TextExample
 from bert_jax.data.labelled.sequences import (
     EncodedRows,
     GroupedRows,
     SequenceWriter,
-    check_stride,
     flat,
 )
 from bert_jax.files.errors import UserError
@@ -60,18 +60,15 @@ def encode_texts(
       UserError: naming the place, for an unknown label or the wrong number of labels, or for a
         single text where both orders are encoded; or there are no examples.
     """
-    writer = SequenceWriter(tokenizer, max_sequence_length)
-    check_stride(stride, writer.room)
+    writer = SequenceWriter(tokenizer, max_sequence_length, stride)
+    add = writer.add_windows if long_texts == "windows" else writer.add_truncated
     numbers, weights = array("f" if kind != "single" else "i"), array("f")
     of_rows = array("i")
     for number, example in enumerate(examples):
         first = tokenizer.encode(example.text_a)
         second = None if example.text_b is None else tokenizer.encode(example.text_b)
         before = len(writer)
-        if long_texts == "windows":
-            cut = writer.add_windows(first, second, stride)
-        else:
-            cut = writer.add_truncated(first, second)
+        cut = add(first, second)
         num_rows = len(writer) - before
         counts["texts_truncated"] += cut > 0
         counts["tokens_cut_off"] += cut
@@ -86,11 +83,9 @@ def encode_texts(
         of_rows.extend([number] * num_rows)
         weights.extend([example.labels is not None] * num_rows)
         numbers.extend(_numbers(example, labels, kind) * num_rows)
-    sequences = writer.finish()
-    values = flat(numbers)
+    sequences, example, values = writer.finish(), flat(of_rows), flat(numbers)
     if kind == "multi":
         values = values.reshape(len(weights), -1)
-    example = flat(of_rows)
     fields = {"labels": values, "weights": flat(weights)}
     if not both_orders:
         return EncodedRows(sequences=sequences, example=example, fields=fields)
@@ -103,10 +98,8 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
     given, where = example.labels, example.where
     if kind == "multi":
         assert labels is not None
-        row = [0.0] * len(labels)
-        for label in given or ():
-            row[labels.number(label, where)] = 1.0
-        return row
+        there = {labels.number(label, where) for label in given or ()}
+        return [float(number in there) for number in range(len(labels))]
     if given is None:
         return [0]
     if len(given) != 1:
@@ -116,11 +109,7 @@ def _numbers(example: TextExample, labels: Labels | None, kind: str) -> list[flo
         )
     if labels is not None:
         return [labels.number(given[0], where)]
-    try:
-        number = float(given[0])
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
+    if not math.isfinite(number := number_of(given[0])):
         raise UserError(
             f"{where}: the label {given[0]!r} is not a finite number, which a regression needs."
         )
@@ -132,11 +121,8 @@ def encode_separately(
 ) -> GroupedRows:
     """Encodes the texts of each example as sequences of their own, truncated at the end.
 
-    Args:
-      examples: read once; all have two texts, or all have a third one, `negative`.
-      tokenizer: any.
-      max_sequence_length: maximum number of tokens of a text, special tokens included.
-      counts: receives `texts_truncated` and `tokens_cut_off`.
+    All examples have two texts, or all have a third one, `negative`. `counts` receives
+    `texts_truncated` and `tokens_cut_off`.
 
     Returns:
       Rows with the fields `text_ids`, int32[rows, texts], equal for equal texts; `scores`,
@@ -179,11 +165,7 @@ def encode_choices(
 ) -> GroupedRows:
     """Encodes contexts with their endings, truncated as texts are.
 
-    Args:
-      examples: read once.
-      tokenizer: any.
-      max_sequence_length: maximum number of tokens of a sequence, special tokens included.
-      counts: receives `choices_truncated` and `tokens_cut_off`.
+    `counts` receives `choices_truncated` and `tokens_cut_off`.
 
     Returns:
       Rows with the fields `labels`, int32[rows], and `weights`, float32[rows], 0 where there is no

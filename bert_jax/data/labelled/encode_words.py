@@ -11,7 +11,7 @@ predicted there.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain, count, groupby, islice, pairwise
@@ -24,7 +24,6 @@ from bert_jax.data.labelled.examples import Labels, TaggedExample
 from bert_jax.data.labelled.sequences import (
     EncodedRows,
     SequenceWriter,
-    check_stride,
     flat,
     max_context_windows,
     unpack_runs,
@@ -91,9 +90,7 @@ class WordRows(EncodedRows):
             "weights": np.where(is_word, weights, np.float32(0)),
         }
 
-    def unpack(
-        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def unpack(self, row_numbers: np.ndarray, answers: Batch) -> tuple[np.ndarray, Batch]:
         """Splits answers [batch, words], one for each word."""
         is_row, counts = row_numbers >= 0, np.diff(self.starts)[row_numbers]
         return row_numbers[is_row], {
@@ -166,8 +163,7 @@ def encode_words(
       UserError: naming the place, for an unknown tag or different numbers of tags and words; or
         there are no examples, or tags without words, or the stride is longer than a window.
     """
-    writer = SequenceWriter(tokenizer, max_sequence_length)
-    check_stride(stride, writer.room)
+    writer = SequenceWriter(tokenizer, max_sequence_length, stride)
     example, starts, first_words = array("i"), array("q", [0]), array("q")
     positions, sizes, is_predicted = array("i"), array("i"), array("b")
     gold, weights, example_starts = array("i"), array("f"), array("q", [0])
@@ -247,13 +243,10 @@ def _encode_word(word: str, tokenizer: Tokenizer, room: int, counts: Counter) ->
 def _windows(
     starts: Sequence[int], first: int, stop: int, room: int, stride: int = 0
 ) -> list[range]:
-    """Returns the words of each row of a sentence.
+    """Returns the words of each row of a sentence, `first` to `stop - 1` of the document.
 
-    Args:
-      starts: number of pieces of the document before each word, and altogether.
-      first, stop: the sentence is the words `first` to `stop - 1` of the document.
-      room: pieces of a row.
-      stride: pieces from the start of a window to that of the next one; 0: half of `room`.
+    `starts` are the pieces of the document before each word, and altogether; `room`, those of a
+    row; `stride`, from the start of a window to that of the next one; 0: half of `room`.
     """
     spare = room - (starts[stop] - starts[first])
     if spare >= 0:
@@ -274,10 +267,7 @@ def _windows(
 def _predicted(
     starts: Sequence[int], windows: Sequence[range], first: int, stop: int
 ) -> list[range]:
-    """Returns the words of the sentence that each of its windows predicts.
-
-    A word is predicted where its first piece has most context.
-    """
+    """Returns the words that each window predicts: those whose first piece has most context."""
     if len(windows) == 1:
         return [range(first, stop)]
     begins = np.array([starts[window.start] for window in windows])

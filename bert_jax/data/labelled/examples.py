@@ -41,7 +41,7 @@ class Example:
 
     __slots__ = ()
 
-    # What a request does not give.
+    # What a request does not give, besides `where` and `id`.
     GOLD: ClassVar[tuple[str, ...]] = ("label", "labels", "tags", "answers")
     # The forms of an input, for messages; "": a dict with the inputs.
     FORMS: ClassVar[str] = ""
@@ -68,12 +68,9 @@ class Example:
 
     @classmethod
     def from_inputs(cls, values: Mapping[str, Any], where: str, number: int) -> Self:
-        """Returns the example of given values.
+        """Returns the example of a text or a list of texts for each of `inputs`, but optional ones.
 
-        Args:
-          values: a text or a list of texts for each of `inputs`, but optional ones.
-          where: its place, for messages.
-          number: its id.
+        `where` is its place, for messages, and `number` its id.
         """
         made: Any = cls
         lists = {item.name for item in cls.inputs() if item.is_list}
@@ -141,11 +138,8 @@ class TaggedExample(Example):
     document: int = 0
     text: str | None = None
 
+    GOLD = ("tags", "document")
     FORMS = "a text with spaces between its words, a list of words, or a dict with text or words"
-
-    @classmethod
-    def inputs(cls):
-        return Input("words", is_list=True), Input("text", is_optional=True)
 
     @classmethod
     def from_inputs(cls, values, where, number):
@@ -198,28 +192,20 @@ class ChoiceExample(Example):
 
     Attributes:
       context: segment A.
-      start: segment B is `start` and an ending.
       endings: two or more.
+      start: segment B is `start` and an ending.
       label: number of the correct ending, from 0; None: not labelled.
     """
 
     where: str
     id: str
     context: str
-    start: str
     endings: tuple[str, ...]
+    start: str = ""
     label: int | None = None
 
+    GOLD = ("label",)
     FORMS = "a pair (context, endings), or a dict with context, endings and optionally start"
-
-    @classmethod
-    def inputs(cls):
-        return Input("context"), Input("endings", is_list=True), Input("start", is_optional=True)
-
-    @classmethod
-    def from_inputs(cls, values, where, number):
-        context, start = values["context"], values.get("start", "")
-        return cls(where, str(number), context, start, tuple(values["endings"]))
 
 
 @dataclass(frozen=True)
@@ -257,11 +243,7 @@ class Labels:
         return len(self.names)
 
     def number(self, name: str, where: str) -> int:
-        """Returns the number of a label.
-
-        Raises:
-          UserError: naming the place, for an unknown label.
-        """
+        """Returns the number of a label; UserError with its place, for an unknown one."""
         number = self._numbers.get(name)
         if number is None:
             shown = ", ".join(self.names[:_NAMES_SHOWN])

@@ -14,7 +14,7 @@ from bert_jax.data.labelled.batching import (
     BucketedLoader,
     PackedLoader,
     RowSampler,
-    evaluation_batches,
+    buckets_of,
 )
 from bert_jax.data.labelled.sequences import EncodedRows
 from bert_jax.files.checksums import file_sha256
@@ -28,7 +28,7 @@ class LabelledRows:
     Attributes:
       name: `train`, `eval`, or a name in config.data.more_eval.
       source: the file, or tfds:NAME[SPLIT].
-      sha256: `source_sha256` of the source.
+      fingerprint: `source_sha256` of the source.
       examples: examples in the order of the file.
       rows: the encoded examples; an example may have several.
       counts: what was repaired, truncated or left out, by name; counts of 0 are left out.
@@ -39,7 +39,7 @@ class LabelledRows:
 
     name: str
     source: str
-    sha256: str
+    fingerprint: str
     examples: Sequence[Any]
     rows: EncodedRows
     counts: dict[str, int]
@@ -51,39 +51,34 @@ class LabelledRows:
         """Returns the same rows with other bucket lengths."""
         return dataclasses.replace(self, pad_lengths=pad_lengths)
 
-    def sampled(self, max_rows: int, seed: int) -> "LabelledRows":
-        """Returns the same rows, of which an epoch has at most `max_rows` of each example."""
-        sampler = RowSampler(self.rows.example, self.rows.lengths, max_rows, seed)
-        return dataclasses.replace(self, sampler=sampler)
+    def for_training(
+        self,
+        batch_size: int,
+        seed: int,
+        by_tokens: bool = False,
+        max_examples: int = 1,
+        max_windows: int = 0,
+    ) -> "LabelledRows":
+        """Returns the same rows with a loader.
 
-    @property
-    def training_lengths(self) -> np.ndarray:
-        """int[rows of an epoch], in tokens."""
-        return self.sampler.lengths if self.sampler else self.rows.lengths
-
-    def for_training(self, batch_size: int, seed: int, by_tokens: bool = False) -> "LabelledRows":
-        """Returns the same rows with a loader; see `BucketedLoader` for the arguments.
+        Args:
+          batch_size, seed, by_tokens: see `BucketedLoader`.
+          max_examples: above 1, rows are packed into rows of the longest of `pad_lengths`, see
+            `PackedLoader`.
+          max_windows: an epoch has at most so many rows of each example; 0: all.
 
         Raises:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
         """
-        lengths = self.training_lengths
-        loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, by_tokens)
-        return dataclasses.replace(self, loader=loader)
-
-    def for_packed_training(self, batch_size: int, seed: int, max_examples: int) -> "LabelledRows":
-        """Returns the same rows, packed into rows of the longest of `pad_lengths`.
-
-        See `PackedLoader` for the arguments and errors.
-        """
-        lengths, length = self.training_lengths, self.pad_lengths[-1]
-        loader = PackedLoader(lengths, batch_size, seed, length, max_examples)
-        return dataclasses.replace(self, loader=loader)
-
-    @property
-    def fingerprint(self) -> str:
-        """The SHA-256 of the source."""
-        return self.sha256
+        lengths, sampler = self.rows.lengths, None
+        if max_windows:
+            sampler = RowSampler(self.rows.example, lengths, max_windows, seed)
+            lengths = sampler.lengths
+        if max_examples > 1:
+            loader = PackedLoader(lengths, batch_size, seed, self.pad_lengths[-1], max_examples)
+        else:
+            loader = BucketedLoader(lengths, batch_size, seed, self.pad_lengths, by_tokens)
+        return dataclasses.replace(self, loader=loader, sampler=sampler)
 
     @property
     def rows_per_epoch(self) -> int:
@@ -96,19 +91,11 @@ class LabelledRows:
         return self.loader.batches_per_epoch * self.loader.batch_size
 
     def batch_rows(self, number: int) -> int:
-        """Returns the number of rows of global training batch `number`.
-
-        One batch of an epoch may not be full; its last rows are padding.
-
-        Raises:
-          UserError: there is no loader.
-        """
+        """Returns the number of rows of global training batch `number`, with padding."""
         return len(self._training_batch(number)[0])
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number` (`EncodedRows.take`).
-
-        Those past its last row are rows of padding.
+        """Returns rows [start, stop) of global training batch `number`, then rows of padding.
 
         Raises:
           UserError: there is no loader.
@@ -118,15 +105,19 @@ class LabelledRows:
 
     def origin(self) -> dict[str, Any]:
         """Returns what results.json says about the file."""
-        return {"source": self.source, "sha256": self.sha256, "examples": len(self.examples)}
+        return {"source": self.source, "sha256": self.fingerprint, "examples": len(self.examples)}
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
         """Yields all rows once, the longest first; padding fills up the last batch.
 
         Raises:
-          UserError: there are no rows, a row is too long, or `batch_size` is not positive.
+          UserError: there are no rows, or a row is too long.
         """
-        for numbers, length in evaluation_batches(self.rows.lengths, batch_size, self.pad_lengths):
+        buckets = buckets_of(self.rows.lengths, self.pad_lengths)
+        order = np.argsort(-buckets, kind="stable")
+        order = np.pad(order, (0, -len(order) % batch_size), constant_values=-1)
+        for numbers in order.reshape(-1, batch_size):
+            length = self.pad_lengths[int(buckets[numbers[0]])]
             take = functools.partial(self.rows.take, length=length)
             yield EvaluationBatch(numbers, length, take)
 

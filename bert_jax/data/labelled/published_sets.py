@@ -6,13 +6,13 @@ published scores, they are left out, and counted.
 """
 
 import dataclasses
-import math
 import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from bert_jax.data.labelled.cells import number_of
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.table_rows import first_row
 from bert_jax.data.labelled.tables import Columns, read_table
@@ -89,25 +89,13 @@ class TextTask:
         return dataclasses.replace(example, labels=(label,))
 
 
-def number_of(text: str) -> float:
-    """Returns the number in a text, or NaN."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
 def _glue(
     file: str, *columns: Columns, labels: tuple[str, ...], numbered: bool = False, **fields: Any
 ) -> TextTask:
-    """Returns a set of GLUE.
+    """Returns a set of GLUE, whose dataset has the first of its files' `columns`, without `tfds`.
 
-    Args:
-      file: name of the file of test predictions that gluebenchmark.com takes.
-      columns: possible columns of its files; without `tfds`, the dataset has the first ones.
-      labels: labels in the order of tensorflow-datasets.
-      numbered: whether files have the numbers of labels.
-      fields: further fields of `TextTask`.
+    `file` is that of test predictions which gluebenchmark.com takes; `labels` are in the order of
+    tensorflow-datasets, and numbered in the files with `numbered`.
     """
     return TextTask(
         columns=columns,

@@ -20,13 +20,13 @@ such questions out of training. Here the answer is searched for, and counted:
     taken_as_impossible  questions without answers that are not marked as impossible
 """
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from bert_jax.data.labelled.cells import truth
+from bert_jax.data.labelled.cells import is_missing, truth
 from bert_jax.data.labelled.examples import Question
-from bert_jax.data.labelled.missing import is_missing
 from bert_jax.data.labelled.reading import (
     ending_of,
     field,
@@ -52,12 +52,11 @@ def read_questions(path: str, counts: Counter, labelled: bool = True) -> Iterato
     Args:
       path: a file.
       counts: counts of the list above.
-      labelled: whether answers are read; every question must have a list of them then. If it is
-        empty, the question is impossible, as in the official script.
+      labelled: whether answers are read; every question must have them then. A question with an
+        empty list of them is impossible, as in the official script.
 
     Raises:
-      UserError: naming the question, for a malformed one or a repeated id; or the file has no
-        questions.
+      UserError: naming the question, for a malformed one or a repeated id; or there are none.
     """
     seen = set()
     for question in _questions(path, counts, labelled):
@@ -153,11 +152,10 @@ def _answers(row: dict[str, Any], where: str) -> list[tuple[str, int]]:
         raise UserError(f"{where}: 'answers' is not a list but {type(given).__name__}{python}.")
     answers = []
     for answer in given:
+        start = -1
         if isinstance(answer, dict):
             start = answer.get("answer_start", -1)
             answer = field(answer, "text", "the answer", where)
-        else:
-            start = -1
         if not isinstance(start, int):
             raise UserError(f"{where}: the offset {start!r} of an answer is not an integer.")
         answers.append((text(answer, "an answer", where), start))
@@ -189,7 +187,8 @@ def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str
         return stripped, start + len(answer) - len(answer.lstrip())
     counts["answers_stripped"] += answer.strip() != answer
     answer = answer.strip()
-    places = _find_all(answer, context)
+    # Lookahead: occurrences may overlap.
+    places = [match.start() for match in re.finditer(f"(?={re.escape(answer)})", context)]
     near = [place for place in places if abs(place - start) <= _NEAR]
     if start < 0 and places:
         counts["answers_placed"] += 1
@@ -200,14 +199,6 @@ def _placed(answer: str, start: int, context: str, counts: Counter) -> tuple[str
             return answer, candidates[0]
     counts["answers_not_found"] += 1
     return answer, -1
-
-
-def _find_all(answer: str, context: str) -> list[int]:
-    places, start = [], context.find(answer)
-    while start >= 0:
-        places.append(start)
-        start = context.find(answer, start + 1)
-    return places
 
 
 def _list(value: Any, name: str, where: str) -> list[Any]:

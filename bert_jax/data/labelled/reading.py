@@ -98,11 +98,7 @@ def _decode(line: bytes, where: str, counts: Counter) -> str:
 
 
 def read_json(path: str, counts: Counter) -> Any:
-    """Reads a file of one JSON value.
-
-    Raises:
-      UserError: as `read_lines`, or it is not JSON.
-    """
+    """Reads a file of one JSON value; UserError as `read_lines`, or it is not JSON."""
     return _parse("\n".join(line for _, line in read_lines(path, counts)), path)
 
 
@@ -179,11 +175,7 @@ def _plain(value: Any, feature: Any, where: str, counts: Counter) -> Any:
 
 
 def numbered(items: Iterable[T], problem: str) -> Iterator[tuple[int, T]]:
-    """Yields (number, item), from 0.
-
-    Raises:
-      UserError: with the text `problem`, if there are no items.
-    """
+    """Yields (number, item), from 0; UserError with the text `problem`, if there are no items."""
     number = -1
     for number, item in enumerate(items):
         yield number, item
@@ -210,19 +202,12 @@ def _object(value: Any, where: str) -> tuple[str, dict[str, Any]]:
 def _parse(source: str, where: str) -> Any:
     try:
         return json.loads(source)
-    except ValueError as error:  # also for numbers of thousands of digits
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, or deep lists
         raise UserError(f"{where}: invalid JSON ({error}).") from None
 
 
 def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
-    """Returns the value of a column of a row or a field of an object.
-
-    Args:
-      role: role of the column, for the message.
-
-    Raises:
-      UserError: there is no such column; the message lists all columns.
-    """
+    """Returns the value of a column or a field; UserError with its `role`, if there is none."""
     if name not in row:
         columns = ", ".join(map(_short, row))
         raise UserError(f"{where}: no column {name!r} ({role}); it has {columns or 'none'}.")
@@ -230,20 +215,12 @@ def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
 
 
 def text_field(row: dict[Any, Any], name: str | int, role: str, where: str) -> str:
-    """Returns the value of a column or a field that must be text.
-
-    Raises:
-      UserError: there is no such column, or its value is not text.
-    """
+    """Returns the value of a column or a field that must be text, as `field` and `text`."""
     return text(field(row, name, role, where), f"{name!r} ({role})", where)
 
 
 def text(value: Any, what: str, where: str) -> str:
-    """Returns the value.
-
-    Raises:
-      UserError: it is not text, or has a lone surrogate.
-    """
+    """Returns a value that is text without lone surrogates; UserError that names it as `what`."""
     if not isinstance(value, str):
         raise UserError(
             f"{where}: {what} is a JSON {type(value).__name__}, {_short(value)}, instead of text."

@@ -68,17 +68,24 @@ class SequenceWriter:
     Args:
       tokenizer: has the special tokens.
       max_length: maximum number of tokens of a sequence.
+      stride: tokens from the start of a window of a text to that of the next one; 0: half of a
+        window.
 
     Raises:
-      UserError: `max_length` is too short.
+      UserError: `max_length` is too short, or `stride` would leave out tokens between windows.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int):
+    def __init__(self, tokenizer: Tokenizer, max_length: int, stride: int = 0):
         if max_length < MIN_LENGTH:
             raise UserError(
                 f"max_sequence_length={max_length} is too short: give at least {MIN_LENGTH}."
             )
-        self.room = max_length - 2
+        self.room, self._stride = max_length - 2, stride
+        if stride > self.room:
+            raise UserError(
+                f"config.task.stride={stride} is above {self.room}, the tokens of a window: give"
+                " at most that, or 0 for half of it."
+            )
         self.room_of_pair = max_length - 2 - tokenizer.num_separators
         self._tokenizer = tokenizer
         self._ids, self._starts, self._first_lengths = array("i"), array("q", [0]), array("i")
@@ -115,20 +122,14 @@ class SequenceWriter:
         self.add(first, second)
         return num_a + num_b - len(first) - len(second or ())
 
-    def add_windows(
-        self, first: Sequence[int], second: Sequence[int] | None = None, stride: int = 0
-    ) -> int:
+    def add_windows(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
         """Adds a sequence for each window of a text; returns the number of tokens cut off.
 
         A text that fits is one sequence. Of a pair, the longer text is read in windows, and the
         other one is in all of them, cut off at half of the room.
-
-        Args:
-          first, second: the tokens.
-          stride: tokens from the start of a window to that of the next one; 0: half of a window.
         """
         if second is None:
-            for window in _windows_of(first, self.room, stride):
+            for window in self._windows(first, self.room):
                 self.add(window)
             return 0
         if len(first) + len(second) <= self.room_of_pair:
@@ -136,16 +137,15 @@ class SequenceWriter:
             return 0
         longer, other = (first, second) if len(first) >= len(second) else (second, first)
         kept = other[: self.room_of_pair // 2]
-        for window in _windows_of(longer, self.room_of_pair - len(kept), stride):
+        for window in self._windows(longer, self.room_of_pair - len(kept)):
             self.add(*((window, kept) if longer is first else (kept, window)))
         return len(other) - len(kept)
 
-    def finish(self) -> Sequences:
-        """Returns all sequences.
+    def _windows(self, tokens: Sequence[int], size: int) -> Iterator[Sequence[int]]:
+        return (tokens[at : at + size] for at in window_starts(len(tokens), size, self._stride))
 
-        Raises:
-          UserError: there are none.
-        """
+    def finish(self) -> Sequences:
+        """Returns all sequences; UserError: there are none."""
         if not len(self):
             raise UserError("There are no examples to make rows of.")
         ids, starts, first_lengths = map(flat, (self._ids, self._starts, self._first_lengths))
@@ -158,53 +158,28 @@ def flat(numbers: array) -> np.ndarray:
 
 
 def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
-    """Returns where the windows of a text begin; the last one ends with the text.
+    """Returns where the windows of a text of `count` tokens begin; the last one ends with it.
 
     >>> window_starts(count=100, size=38, stride=19)
     [0, 19, 38, 57, 62]
 
-    Args:
-      count: tokens of the text.
-      size: tokens of a window.
-      stride: from a start to the next one; 0: half of a window. A longer stride than a window is
-        shortened to it, so that every token is in a window.
+    A stride of 0 is half of a window; a longer one than a window is shortened to it, so that every
+    token is in a window.
     """
     if count <= size:
         return [0]
     return [*range(0, count - size, min(stride or max(1, size // 2), size)), count - size]
 
 
-def _windows_of(tokens: Sequence[int], size: int, stride: int) -> Iterator[Sequence[int]]:
-    return (tokens[at : at + size] for at in window_starts(len(tokens), size, stride))
-
-
-def check_stride(stride: int, room: int) -> None:
-    """Raises UserError for a stride that would leave out tokens between windows.
-
-    Args:
-      stride: `config.task.stride`.
-      room: tokens of a window.
-    """
-    if stride > room:
-        raise UserError(
-            f"config.task.stride={stride} is above {room}, the tokens of a window: give at most"
-            " that, or 0 for half of it."
-        )
-
-
 def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Returns which of several overlapping windows shows each token with the most context.
+    """Returns int64[tokens], the window that shows each token with the most context.
 
     The rule of `run_squad.py`: a window's score is the smaller of the numbers of its tokens to the
     left and to the right, plus a hundredth of its length; the first of equal scores wins.
 
     Args:
       places: int[tokens], of the tokens in the text. Every token is in at least one window.
-      begins: int[windows], the place of each window's first token.
-      ends: int[windows], the place after its last token.
-
-    Returns:
-      int64[tokens], numbers of windows.
+      begins, ends: int[windows], the places of each window's first token and after its last one.
     """
     left, right = places - begins[:, None], ends[:, None] - 1 - places
     scores = np.minimum(left, right) + 0.01 * (ends - begins)[:, None]
@@ -238,17 +213,14 @@ class EncodedRows:
         """Makes a batch of rows.
 
         Args:
-          row_numbers: int64[batch], one row in each row of the batch, or int64[batch, N] (from
-            `packing.pack_rows`), several rows, which do not attend to each other; -1: padding,
-            whose weights are 0, after all others.
-          length: tokens of a row of the batch, padding included.
+          row_numbers: int64[batch], a row in each row of the batch, or int64[batch, N] (from
+            `packing.pack_rows`), several, which do not attend to each other; -1: padding, whose
+            weights are 0, after all others.
+          length: tokens of a row of the batch, padding included, which the rows must fit in.
 
         Returns:
           The fields of `Sequences.take` and of the task, whose arrays per row have the shape of
           `row_numbers` in front.
-
-        Raises:
-          UserError: the rows have more than `length` tokens.
         """
         is_packed = row_numbers.ndim == 2
         numbers = row_numbers if is_packed else row_numbers[:, None]
@@ -261,14 +233,12 @@ class EncodedRows:
             name: np.where(
                 is_row.reshape(is_row.shape + (1,) * (values.ndim - 1)),
                 values[at],
-                np.zeros((), values.dtype),
+                values.dtype.type(0),
             )
             for name, values in self.fields.items()
         }
 
-    def unpack(
-        self, row_numbers: np.ndarray, answers: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    def unpack(self, row_numbers: np.ndarray, answers: Batch) -> tuple[np.ndarray, Batch]:
         """Returns the answers to a packed batch in the form of those to an unpacked one.
 
         Args:
@@ -317,12 +287,11 @@ class GroupedRows(EncodedRows):
 def unpack_runs(
     array: np.ndarray, is_row: np.ndarray, counts: np.ndarray, width: int
 ) -> np.ndarray:
-    """Splits packed rows: [batch, places, ...] -> [rows, width, ...].
+    """Splits packed rows, whose parts are end to end: [batch, places, ...] -> [rows, width, ...].
 
     Args:
-      array: the values of the parts of each row, end to end.
-      is_row: bool[batch, N], whether there is a part.
-      counts: int64[batch, N], places of each part.
+      array: the values.
+      is_row, counts: bool and int64[batch, N], whether there is a part, and its places.
       width: places of a result, of which a part fills the first ones.
     """
     rows, columns = np.nonzero(is_row)

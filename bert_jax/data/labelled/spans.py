@@ -93,11 +93,9 @@ def choose_spans(
     """
     starts = [np.asarray(logits, np.float64) for logits in start_logits]
     ends = [np.asarray(logits, np.float64) for logits in end_logits]
-    null_score = min(float(start[0] + end[0]) for start, end in zip(starts, ends, strict=True))
-    scores = [
-        _scores(window, start, end, max_answer_length)
-        for window, start, end in zip(windows, starts, ends, strict=True)
-    ]
+    rows = list(zip(windows, starts, ends, strict=True))
+    null_score = min(float(start[0] + end[0]) for _, start, end in rows)
+    scores = [_scores(*row, max_answer_length) for row in rows]
     every = np.concatenate([part.ravel() for part in scores])
     first_of = np.cumsum([0, *(part.size for part in scores)])
     best: dict[str, Span] = {}
@@ -108,7 +106,10 @@ def choose_spans(
         window = windows[number]
         token, more = divmod(int(place - first_of[number]), scores[number].shape[1])
         start = int(window.spans[token, 0])
-        stop = _whole(context, int(window.spans[token + more, 1]))
+        stop = int(window.spans[token + more, 1])
+        # Combining marks belong to the token before, and no token has them.
+        while stop < len(context) and unicodedata.category(context[stop]) == "Mn":
+            stop += 1
         at = window.first + token
         logits = float(starts[number][at]), float(ends[number][at + more])
         if text := context[start:stop]:
@@ -129,10 +130,3 @@ def _scores(
     ends = np.pad(end_logits[here], (0, len(more)), constant_values=-np.inf)
     spans = start_logits[here, None] + ends[np.arange(num_tokens)[:, None] + more]
     return np.where(window.is_max_context[:, None], spans, -np.inf)
-
-
-def _whole(context: str, stop: int) -> int:
-    """Returns the end of a token with the combining marks after it, which no token has."""
-    while stop < len(context) and unicodedata.category(context[stop]) == "Mn":
-        stop += 1
-    return stop

@@ -16,12 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax.data.labelled.examples import (
-    ChoiceExample,
-    Question,
-    TaggedExample,
-    TextExample,
-)
+import numpy as np
+
+from bert_jax.data.labelled.examples import ChoiceExample, Question, TaggedExample, TextExample
 from bert_jax.data.labelled.reading import has_objects, read_objects
 from bert_jax.data.labelled.table_rows import csv_writer, read_rows
 from bert_jax.files.atomic import write_text
@@ -38,17 +35,18 @@ _Example = TextExample | TaggedExample | Question | ChoiceExample
 def held_out(
     examples: Sequence[_Example], share: float, seed: int, are_numbers: bool = False
 ) -> list[bool]:
-    """Returns for each example whether it is held out.
+    """Returns for each labelled example whether it is held out.
 
-    Args:
-      examples: labelled examples.
-      share: share to hold out, above 0 and below 1.
-      seed: another one holds out other examples.
-      are_numbers: whether labels are numbers (regression).
+    `share` is above 0 and below 1; another `seed` holds out other examples; with `are_numbers`,
+    labels are numbers (regression).
 
     Raises:
       UserError: there are too few examples.
     """
+    if len(examples) < _FEWEST:
+        raise UserError(
+            f"{len(examples)} examples are too few to hold some out: give a file to evaluate on."
+        )
     groups: dict[str, list[int]] = defaultdict(list)
     for number, group in enumerate(_groups(examples)):
         groups[group].append(number)
@@ -56,29 +54,23 @@ def held_out(
     small = small_strata(stratum_of, share)
     strata: dict[Any, list[list[int]]] = defaultdict(list)
     for group in sorted(groups, key=lambda group: _hash(group, seed)):
-        members = groups[group]
-        stratum = stratum_of[members[0]]
-        strata[_TOGETHER if stratum in small else stratum].append(members)
-    chosen, left = [False] * len(examples), Counter[str]()
-    labels = [] if are_numbers else [labels_of(example) for example in examples]
-    for names in labels:
-        left.update(names)
+        stratum = stratum_of[groups[group][0]]
+        strata[_TOGETHER if stratum in small else stratum].append(groups[group])
+    chosen = [False] * len(examples)
+    labels = [() if are_numbers else labels_of(example) for example in examples]
+    left = Counter(name for names in labels for name in names)
     for of_stratum in strata.values():
         wanted = _num_held_out(share, sum(map(len, of_stratum)))
         for members in of_stratum[:-1]:  # one is left to train on
             if wanted <= 0:
                 break
-            taken = Counter(name for number in members if labels for name in labels[number])
+            taken = Counter(name for number in members for name in labels[number])
             if any(left[name] <= count for name, count in taken.items()):
                 continue
             left -= taken
             for number in members:
                 chosen[number] = True
             wanted -= len(members)
-    if len(examples) < _FEWEST:
-        raise UserError(
-            f"{len(examples)} examples are too few to hold some out: give a file to evaluate on."
-        )
     if not any(chosen):
         raise UserError(
             f"None of the {len(examples)} examples can be held out, since each label, or each group"
@@ -105,18 +97,11 @@ def write_split(
     words: str = "",
     tags: str = "",
 ) -> tuple[str, str]:
-    """Writes the part to train on and the one held out, and returns their paths.
+    """Writes the part to train on and the one held out (`held_out`), and returns their paths.
 
     Tables and JSON objects keep all columns and fields; words and tags of other files, and
-    questions, become JSON lines with the fields that data/labelled/ reads.
-
-    Args:
-      source: the file.
-      examples: its examples.
-      chosen: result of `held_out`.
-      has_header: whether the first row of a table has the names of the columns.
-      folder: folder of the parts.
-      words, tags: names of the fields of words and tags; numbers and "": the usual ones.
+    questions, become JSON lines with the fields that data/labelled/ reads: `words` and `tags`, but
+    if these are numbers or "", the usual ones.
     """
     is_json = has_objects(source)
     if isinstance(examples[0], TextExample | ChoiceExample):
@@ -132,23 +117,19 @@ def write_split(
             rows = [_to_object(example, words, tags) for example in examples]
         is_json = True
     os.makedirs(folder, exist_ok=True)
-    paths = []
-    for name, side in ((TRAIN, False), (EVALUATE, True)):
-        part = [row for row, held in zip(rows, chosen, strict=True) if held is side]
-        path = os.path.join(folder, f"{name}.{'jsonl' if is_json else 'csv'}")
-        lines = (json.dumps(row, ensure_ascii=False) + "\n" for row in part if is_json)
-        write_text(path, "".join(lines) if is_json else _table(part, has_header))
-        paths.append(path)
-    return paths[0], paths[1]
-
-
-def _table(rows: Sequence[dict[Any, Any]], has_header: bool) -> str:
-    text = io.StringIO()
-    writer = csv_writer(text)
-    if has_header:
-        writer.writerow(rows[0])
-    writer.writerows(row.values() for row in rows)
-    return text.getvalue()
+    ending, header = ("jsonl", []) if is_json else ("csv", [list(rows[0])] * has_header)
+    train, evaluate = (os.path.join(folder, f"{name}.{ending}") for name in (TRAIN, EVALUATE))
+    for path, side in ((train, False), (evaluate, True)):
+        part, text = (
+            (row for row, held in zip(rows, chosen, strict=True) if held is side),
+            io.StringIO(),
+        )
+        if is_json:
+            text.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in part)
+        else:
+            csv_writer(text).writerows([*header, *(row.values() for row in part)])
+        write_text(path, text.getvalue())
+    return train, evaluate
 
 
 def _to_object(example: _Example, words: str, tags: str) -> dict[str, Any]:
@@ -182,12 +163,8 @@ def find_strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
     """Returns the stratum of each example: its rarest label, or the tenth of its number."""
     labels = list(map(labels_of, examples))
     if are_numbers:
-        values = [float(names[0]) for names in labels]
-        order = sorted(range(len(values)), key=values.__getitem__)
-        strata: list[Any] = [0] * len(values)
-        for place, number in enumerate(order):
-            strata[number] = 10 * place // len(values)
-        return strata
+        order = np.argsort([float(names[0]) for names in labels], kind="stable")
+        return (10 * np.argsort(order) // len(order)).tolist()
     counts = Counter(name for names in labels for name in names)
     return [min(names, key=lambda name: (counts[name], name), default="") for names in labels]
 

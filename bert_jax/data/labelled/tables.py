@@ -9,20 +9,27 @@ bert_jax.data.labelled.table_rows has the forms of tables. Repairs are counted, 
     rows_left_out        rows that `Columns.keep` does not keep
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bert_jax.data.labelled.cells import parse_list, plain_number, truth
+from bert_jax.data.labelled.cells import (
+    is_missing,
+    is_missing_label,
+    parse_list,
+    plain_number,
+    truth,
+)
 from bert_jax.data.labelled.examples import TextExample
-from bert_jax.data.labelled.missing import MissingRows, is_missing, is_missing_label
 from bert_jax.data.labelled.reading import field, numbered, place, read_lines, text
 from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
 
 # Value of `Columns.separator` for cells that are lists.
 LISTS = "[]"
+# Places that a message lists.
+_SHOWN = 5
 
 
 @dataclass(frozen=True)
@@ -63,19 +70,14 @@ class Columns:
     def has_header(self) -> bool:
         return isinstance(self.text_a, str)
 
-    def names(self, labelled: bool) -> tuple[str | int, ...]:
-        """Returns the columns that every row must have."""
+    def names(self, labelled: bool) -> dict[str | int, str]:
+        """Returns the columns that every row must have, each with its field of the task."""
         label = self.label if isinstance(self.label, tuple) else (self.label,)
-        names = (self.text_a, self.text_b, self.negative, self.id, *(self.keep or ())[:1])
-        return tuple(n for n in (*names, *(label if labelled else ())) if n is not None)
-
-    def roles(self, labelled: bool) -> dict[str | int, str]:
-        """Returns the field of the configuration that names each column of `names`."""
-        label = self.label if isinstance(self.label, tuple) else (self.label,)
-        roles = dict.fromkeys(label, "task.label") if labelled else {}
-        roles |= {self.id: "task.id", self.negative: "task.negative"}
-        roles |= {self.text_b: "task.text_b", self.text_a: "task.text_a"}
-        return {name: role for name, role in roles.items() if name is not None}
+        names = dict.fromkeys(label, "task.label") if labelled else {}
+        names |= {self.id: "task.id", self.negative: "task.negative"}
+        names |= {self.text_b: "task.text_b", self.text_a: "task.text_a"}
+        names |= {self.keep[0] if self.keep else None: "its rows"}
+        return {name: role for name, role in reversed(names.items()) if name is not None}
 
     def are_in(self, cells: Sequence[str]) -> bool:
         """Returns whether a TSV table with this first line has the columns, apart from labels."""
@@ -117,6 +119,7 @@ def read_table(
     needs_label = labelled and has_labels
     if needs_label and columns.label is None:
         raise UserError(f"{source}: task.label is missing: name the column of the labels.")
+    names = columns.names(needs_label)
 
     def is_kept(item: tuple[str, Row]) -> bool:
         where, row = item
@@ -125,14 +128,25 @@ def read_table(
             return False
         return True
 
-    missing = MissingRows(source, counts, on_missing == "skip")
-    names = columns.roles(needs_label)
+    def text_of(row: Row, name: str | int, where: str) -> str:
+        # A column that no row has is an error of `_MissingRows`.
+        value = row.get(name) if labelled else field(row, name, names[name], where)
+        return "" if is_missing(value) else text(value, f"{name!r} ({names[name]})", where)
+
+    missing = _MissingRows(source, counts, on_missing == "skip")
     rows = read_rows(source, counts, columns.has_header, leave_out_broken_rows)
     for number, (where, row) in numbered(filter(is_kept, rows), f"{source} has no examples."):
         missing.look(where, row, names)
         # Datasets shuffle their records, which keep their numbers in `idx`.
         id = row.get("idx", number) if source.startswith("tfds:") else number
-        example = _example(where, id, row, columns, counts, labelled, needs_label)
+        if columns.id is not None:
+            id = field(row, columns.id, "its id", where)
+        text_a, text_b, negative = (
+            None if name is None else text_of(row, name, where)
+            for name in (columns.text_a, columns.text_b, columns.negative)
+        )
+        labels = _labels(row, columns, where, counts) if needs_label else None
+        example = TextExample(where, str(id), text_a or "", text_b, labels, negative)
         is_empty = any(not text.strip() for text in example.texts)
         if needs_label and example.labels is None:
             missing.add(where, "label")
@@ -144,6 +158,51 @@ def read_table(
     missing.finish()
 
 
+class _MissingRows:
+    """Collects the rows of a file that lack something.
+
+    `finish` counts `rows_without_text` and `rows_without_label`, if rows are left out (`skip`).
+    """
+
+    def __init__(self, source: str, counts: Counter, skip: bool):
+        self._source, self._counts, self._skip = source, counts, skip
+        self._places: dict[str, list[str]] = defaultdict(list)
+        self._absent: dict[Any, tuple[int, str]] = {}
+        self._rows = 0
+
+    def add(self, where: str, what: str) -> None:
+        """Adds a row that has no `what`, "text" or "label"."""
+        self._places[what].append(where.removeprefix(f"{self._source}, "))
+
+    def look(self, where: str, row: dict[Any, Any], names: dict[Any, str]) -> None:
+        """Looks at a row of any kind; `names` are its columns, and the field that names each."""
+        self._rows += 1
+        for name, role in names.items():
+            if name not in row:
+                count, message = self._absent.get(name, (0, ""))
+                columns = ", ".join(f"{column!r}"[:40] for column in row) or "none"
+                message = message or f"{where}: no column {name!r} ({role}); it has {columns}."
+                self._absent[name] = count + 1, message
+
+    def finish(self) -> None:
+        """Raises UserError if rows lack something and are not left out, or no row has a column."""
+        for count, message in self._absent.values():
+            if count == self._rows:
+                raise UserError(message)
+        if self._places and not self._skip:
+            lacks = " and ".join(
+                f"{len(places):,} of {self._rows:,} rows have no {what}"
+                f" ({', '.join(places[:_SHOWN])}{', ...' if len(places) > _SHOWN else ''})"
+                for what, places in sorted(self._places.items())
+            )
+            raise UserError(
+                f"{self._source}: {lacks}. Fill them in, or leave them out with"
+                " --config.task.on_missing=skip."
+            )
+        for what, places in self._places.items():
+            self._counts[f"rows_without_{what}"] += len(places)
+
+
 def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
     """Streams the lines of a file as texts without labels; blank lines are empty texts.
 
@@ -153,30 +212,6 @@ def read_plain_texts(path: str, counts: Counter) -> Iterator[TextExample]:
     for number, (at, line) in numbered(read_lines(path, counts), f"{path} has no lines."):
         counts["empty_texts"] += not line.strip()
         yield TextExample(place(path, at), str(number), line)
-
-
-def _example(
-    where: str,
-    default_id: Any,
-    row: Row,
-    columns: Columns,
-    counts: Counter,
-    labelled: bool,
-    needs_label: bool,
-) -> TextExample:
-    """Returns an example; its `labels` are None if the row has none, and its texts may be empty."""
-
-    def text_of(name: str | int, role: str) -> str:
-        # A column that no row has is an error of `MissingRows`.
-        value = row.get(name) if labelled else field(row, name, role, where)
-        return "" if is_missing(value) else text(value, f"{name!r} ({role})", where)
-
-    text_a = text_of(columns.text_a, "task.text_a")
-    text_b = None if columns.text_b is None else text_of(columns.text_b, "task.text_b")
-    negative = None if columns.negative is None else text_of(columns.negative, "task.negative")
-    id = default_id if columns.id is None else field(row, columns.id, "its id", where)
-    labels = _labels(row, columns, where, counts) if needs_label else None
-    return TextExample(where, str(id), text_a, text_b, labels, negative)
 
 
 def _labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[str, ...] | None:

@@ -30,9 +30,7 @@ _UNTYPED = "_"
 class TagReader:
     """Reads the tags of one file, sentence by sentence; `finish` then counts its scheme.
 
-    Args:
-      counts: number of conversions by name.
-      plain: the tags are not entities (for example parts of speech), and are not converted.
+    `plain` tags are not entities (for example parts of speech), and are not converted.
     """
 
     def __init__(self, counts: Counter, plain: bool = False):
@@ -42,12 +40,7 @@ class TagReader:
     def read(
         self, tags: Sequence[str], num_words: int, where: Callable[[int], str]
     ) -> tuple[str, ...]:
-        """Converts the tags of a sentence.
-
-        Args:
-          tags: tags of its words.
-          num_words: number of words.
-          where: returns the place of a tag, from its number.
+        """Converts the tags of a sentence; `where` returns the place of a tag, from its number.
 
         Raises:
           UserError: there are more or fewer tags than words, or an invalid tag.
@@ -70,7 +63,6 @@ class TagReader:
         return tuple(converted)
 
     def _look(self, before: tuple[str, str], now: tuple[str, str]) -> None:
-        """Counts what distinguishes the schemes."""
         continues, prefix = _continues(before, now), now[0]
         self._seen["ends"] += prefix in _ENDS or prefix == "M"
         self._seen["inside_first"] += bool(prefix) and prefix not in _BEGINS and not continues
@@ -93,11 +85,7 @@ class TagReader:
 
 
 def as_iob2(tags: Sequence[str]) -> tuple[str, ...]:
-    """Returns the tags of a sentence, of any scheme, in IOB2.
-
-    Raises:
-      UserError: an invalid tag.
-    """
+    """Returns the tags of a sentence, of any scheme, in IOB2; UserError for an invalid tag."""
     return TagReader(Counter()).read(tags, len(tags), lambda number: f"word {number + 1}")
 
 

@@ -188,13 +188,9 @@ class EncodedTexts:
     rows: Sequence[TextRow]
     tokenizer: Tokenizer
 
-    @property
+    @functools.cached_property
     def lengths(self) -> np.ndarray:
         """int64[texts] in tokens, special ones included."""
-        return self._lengths
-
-    @functools.cached_property
-    def _lengths(self) -> np.ndarray:
         return np.array([len(row.input_ids) for row in self.rows], np.int64)
 
     @functools.cached_property
@@ -228,15 +224,16 @@ class EncodedTexts:
         for at in np.flatnonzero(counts.any(axis=1)):
             filled = 0
             for begin, number in zip(batch["cls_positions"][at], row_numbers[at], strict=True):
-                row, stop = self.rows[number], filled + len(self.rows[number].masked)
+                row = self.rows[number]
                 if number >= 0 and row.masked:
+                    stop = filled + len(row.masked)
                     positions[at, filled:stop] = np.add(row.masked, begin)
                     ids[at, filled : filled + len(row.masked_ids)] = row.masked_ids
                     filled = stop
         return batch | {"masked_lm_positions": positions, "masked_lm_ids": ids}
 
     def _take_alone(self, max_texts: int, length: int) -> Batch:
-        """Returns `take` of one text without masks, in a tenth of the time that any rows take."""
+        """Returns `take` of one text without masks, in a tenth of the time of any rows."""
         (row,) = self.rows
         tokens = len(row.input_ids)
         fields = np.zeros((4, 1, length), np.int32)
@@ -259,10 +256,9 @@ class EncodedTexts:
     def unpack(self, row_numbers: np.ndarray, answers: Answers) -> tuple[np.ndarray, Any]:
         """Returns the numbers of the texts of a packed batch, and for each name a list of arrays.
 
-        Args:
-          row_numbers: int64[batch, N], as in `take`.
-          answers: arrays [batch, N, ...], [batch, slots, ...] or [batch, seq, ...]; the results
-            have the part of one text, without the axis of the batch.
+        `row_numbers` are int64[batch, N], as in `take`, and `answers` arrays [batch, N, ...],
+        [batch, slots, ...] or [batch, seq, ...]; the results have the part of one text, without the
+        axis of the batch.
         """
         rows, columns = np.nonzero(row_numbers >= 0)
         numbers = row_numbers[rows, columns]

@@ -77,7 +77,7 @@ def describe_rows(rows: LabelledRows) -> str:
     if rows.sampler:
         numbers += [f"{len(rows.sampler.lengths):,} of them in each epoch"]
     numbers += [f"{count:,} {name.replace('_', ' ')}" for name, count in rows.counts.items()]
-    return f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.sha256[:12]}"
+    return f"{rows.name:<10} {rows.source}: {', '.join(numbers)}; SHA-256 {rows.fingerprint[:12]}"
 
 
 def _batches(

@@ -57,7 +57,7 @@ def test_windows_a_stride_apart():
     assert rows.example_starts.tolist() == [0, 3] and counts == {"questions_of_several_rows": 1}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_every_token_has_one_window_with_most_context(seed):
     rng = random.Random(seed)
     context = " ".join(rng.choices("abcdefgh", k=rng.randint(1, 60)))
@@ -106,7 +106,7 @@ def trained(request, tmp_path_factory):
 
 def test_the_tokens_of_any_answer_are_those_that_share_characters_with_it(trained):
     rng = random.Random(0)
-    for _ in range(300):
+    for _ in range(100):
         parts = ["fox", "The", " ", "  ", ",", "jump", "é", "e\u0301", "\u200b", "我们", "国", "☃"]
         context = "".join(rng.choices(parts, k=rng.randint(1, 12)))
         start = rng.randrange(len(context))
@@ -169,15 +169,3 @@ def test_a_context_is_kept_once_for_its_questions():
     assert rows.contexts.tolist() == [0, 0, 1, 2]
     assert rows.context_starts.tolist() == [0, 2, 3, 5]
     assert [w.spans.tolist() for w in rows.windows(2)] == [[[0, 1]]]
-
-
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        (dict(length=7), "max_sequence_length=7 is too short"),
-        (dict(questions=[]), "There are no examples"),
-    ],
-)
-def test_errors(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        encode(**{"questions": [ask("a")]} | arguments)

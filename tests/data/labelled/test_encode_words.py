@@ -73,8 +73,8 @@ def test_a_batch():
 
 def test_the_word_dimension_is_one_for_a_data_set():
     rows, _ = encode([sentence("a " * 20), sentence("b")], length=64)
-    widths = {length: rows.take(np.array([1]), length)["labels"].shape[1] for length in (8, 32, 64)}
-    assert widths == {8: 8, 32: 32, 64: 32}
+    widths = [rows.take(np.array([1]), length)["labels"].shape[1] for length in (8, 32, 64)]
+    assert widths == [8, 32, 32]
 
 
 def check_windows(examples, rows, length):
@@ -106,7 +106,7 @@ def check_windows(examples, rows, length):
 
 
 @pytest.mark.parametrize("document_context", [False, True])
-@pytest.mark.parametrize("length", [10, 16, 40])
+@pytest.mark.parametrize("length", [10, 40])
 def test_every_word_is_predicted_once_where_it_has_most_context(length, document_context):
     examples = list(random_sentences(length, 60, max_words=40))
     rows, counts = encode(examples, length, document_context=document_context)
@@ -114,7 +114,7 @@ def test_every_word_is_predicted_once_where_it_has_most_context(length, document
     assert counts["sentences_of_several_rows"] == (np.bincount(rows.example) > 1).sum() > 5
 
 
-@pytest.mark.parametrize("stride", [1, 5, 14])
+@pytest.mark.parametrize("stride", [1, 14])
 def test_windows_begin_a_stride_apart(stride):
     examples = list(random_sentences(stride, 40, max_words=40))
     rows, _ = encode(examples, 16, stride=stride)
@@ -168,9 +168,8 @@ def test_document_context_fills_rows_from_both_sides_with_the_words_of_the_docum
     assert sorted(predicted[predicted >= 0]) == list(range(9))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_document_context_is_as_long_as_it_can_be(seed):
-    examples = list(random_sentences(seed, 40, max_words=12))
+def test_document_context_is_as_long_as_it_can_be():
+    examples = list(random_sentences(0, 40, max_words=12))
     rows, _ = encode(examples, 30, document_context=True)
     pieces = Counter()
     for example in examples:
@@ -198,8 +197,7 @@ def test_words_without_pieces_and_words_that_are_too_long_are_counted():
 
 
 def test_sentences_without_words_are_rows_without_words():
-    rows, _ = encode([sentence(""), sentence("")])
-    batch, predicted = everything(rows, 8)
+    batch, predicted = everything(encode([sentence(""), sentence("")])[0], 8)
     assert batch["input_ids"].tolist() == [[2, 3, *[0] * 6]] * 2
     assert not batch["is_word"].any() and not batch["weights"].any() and (predicted == -1).all()
 

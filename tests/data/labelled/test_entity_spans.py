@@ -7,7 +7,6 @@ from collections import Counter
 import pytest
 
 from bert_jax.data.labelled.conll import read_tagged
-from bert_jax.data.labelled.detection import detect
 from bert_jax.data.labelled.entity_spans import tagged_words
 from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.scores.entities import entities as find_entities
@@ -37,7 +36,8 @@ def entity(start, end, kind="LOC"):
 
 def test_words_are_divided_where_entities_begin_and_end(tmp_path):
     text = "Ann-Marie (Rome), New York."
-    spans = [[0, 3, "PER"], entity(11, 15), {"start": 18, "end": 26, "label": "LOC"}]
+    # The last one has white space around it, which is not of it.
+    spans = [[0, 3, "PER"], entity(11, 15), {"start": 17, "end": 26, "label": "LOC"}]
     (example,), counts = read(tmp_path, {"text": text, "entities": spans, "id": 7})
     assert example.words == ("Ann", "-Marie", "(", "Rome", "),", "New", "York", ".")
     assert example.tags == ("B-PER", "O", "O", "B-LOC", "O", "B-LOC", "I-LOC", "O")
@@ -48,7 +48,7 @@ def test_words_are_divided_where_entities_begin_and_end(tmp_path):
 @pytest.mark.parametrize("by_character", [False, True])
 def test_the_entities_of_the_tags_are_those_that_were_given(by_character):
     rng = random.Random(0)
-    for _ in range(200):
+    for _ in range(50):
         text = "".join(rng.choice([*PIECES, " ", "\u3000", "\n"]) for _ in range(12))
         places = sorted(rng.sample(range(len(text) + 1), min(6, len(text) + 1)))
         spans = [
@@ -69,24 +69,9 @@ def test_the_entities_of_the_tags_are_those_that_were_given(by_character):
         assert sorted(found) == sorted(spans)
 
 
-def test_white_space_around_an_entity_is_not_of_it(tmp_path):
-    (example,), _ = read(tmp_path, {"text": "in Rome now", "entities": [entity(2, 8)]})
-    assert example.tags == ("O", "B-LOC", "O")
-
-
 def test_texts_without_entities_are_read_to_predict(tmp_path):
     (example,), _ = read(tmp_path, {"text": "in Rome."}, labelled=False)
     assert (example.words, example.tags, example.text) == (("in", "Rome."), None, "in Rome.")
-
-
-@pytest.mark.parametrize("name, kind", [("entities", list), ("spans", dict), ("label", list)])
-def test_such_files_are_detected(tmp_path, name, kind):
-    path = tmp_path / "file.jsonl"
-    span = [0, 4, "LOC"] if kind is list else entity(0, 4)
-    path.write_text(json.dumps({"text": "Rome is old.", name: [span]}) + "\n")
-    found = detect(str(path), {})
-    assert found.task == "tagging"
-    assert found.fields == {"task.text_a": "text", "task.label": name}
 
 
 @pytest.mark.parametrize(
@@ -96,11 +81,8 @@ def test_such_files_are_detected(tmp_path, name, kind):
             [entity(0, 8), entity(4, 8)],
             r"line 1: the entities 'New York' \(0-8\) and 'York' \(4-8\) overlap, and a word has",
         ),
-        ([entity(0, 6), entity(4, 8)], r"'New Yo' \(0-6\) and 'York' \(4-8\) overlap"),
         ([entity(0, 99)], "line 1: the entity .* is not in the text, which has 12 characters"),
-        ([entity(3, 3)], "is not in the text"),
         ([entity(0, 3, "A B")], "a type without spaces"),
-        ([[0, 3, 7]], "a type without spaces"),
         ([entity(3, 4)], "is blank"),
         ("Rome", "the entities are Rome, and must be a list of"),
         ([[0, 3]], "must be a list of"),

@@ -53,11 +53,6 @@ def test_examples_are_those_of_the_same_json_lines(path, label, tmp_path):
     assert shown(read_table(path, columns, Counter())) == expected
 
 
-def test_a_set_of_glue_has_the_columns_of_its_dataset(path):
-    examples = list(GLUE["mrpc"].read(path, Counter()))
-    assert [e.labels for e in examples[:2]] == [("not_equivalent",), ("equivalent",)]
-
-
 def test_hidden_labels_are_missing(tmp_path):
     table = make_table({"text": ["One."], "label": [-1]}, {"label": CLASS})
     path = write_parquet(tmp_path / "a.parquet", table)
@@ -104,6 +99,8 @@ def test_the_task_is_found_and_a_part_is_held_out(path, tmp_path):
     assert fields == ["sentence1", "sentence2", "label"]
     columns = Columns("sentence1", "sentence2", "label")
     examples = list(read_table(path, columns, Counter()))
+    published = GLUE["mrpc"].read(path, Counter())  # with the columns of its dataset
+    assert shown(published) == shown(examples)
     chosen = held_out(examples, 0.2, seed=0)
     parts = write_split(path, examples, chosen, True, str(tmp_path / "parts"))
     found = [shown(read_table(part, columns, Counter())) for part in parts]

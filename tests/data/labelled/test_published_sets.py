@@ -87,14 +87,6 @@ def test_published_files(tmp_path, name, split, content, expected):
     assert [(e.id, e.text_a, e.text_b) for e in plain] == [row[:3] for row in expected]
 
 
-def test_all_nine_tasks_and_the_diagnostic_set_are_there():
-    names = "cola sst2 mrpc qqp stsb mnli qnli rte wnli ax"
-    assert " ".join(GLUE) == names
-    for name, task in GLUE.items():
-        assert task.is_regression == (name == "stsb") == (not task.labels)
-        assert task.submissions and task.tfds is not None
-
-
 def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
     path = tmp_path / "train.tsv"
     path.write_text(f"{QQP}\n1\t1\t2\tHow\n is it?\tWhy?\t0\n2\t3\t4\tWho?\t\t1\tmore\n")
@@ -108,19 +100,12 @@ def test_broken_rows_of_qqp_are_left_out_and_counted(tmp_path):
     [
         (
             "rte",
-            "index\tsentence1\tsentence2\tlabel\n1\ta\tb\tneutral\n",
-            "line 2: unknown label 'n",
-        ),
-        (
-            "rte",
             "index\tsentence1\tlabel\n",
             r"line 1: no columns \['sentence1', 'sentence2', 'lab",
         ),
-        ("rte", "", "line 1: no columns"),
         ("rte", "index\tsentence1\tsentence2\tlabel\n", "has no examples"),
         ("cola", "gj04\t2\t\tx\n", "line 1: unknown label '2'. Available: unacceptable, acce"),
         ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\t5.1\n", "'5.1' is not a number fr"),
-        ("stsb", f"{STSB}\tscore\n6\tg\tf\t2\t1\tn\tn\tA.\tB.\tx\n", "line 2: 'x' is not a numb"),
     ],
 )
 def test_errors(tmp_path, name, content, message):
@@ -129,8 +114,6 @@ def test_errors(tmp_path, name, content, message):
         list(GLUE[name].read(str(tmp_path / "f.tsv"), Counter()))
 
 
-def test_missing_files_and_sets():
-    with pytest.raises(ValueError, match="none.tsv: there is no such file"):
-        GLUE["rte"].read("none.tsv", Counter())
+def test_a_set_without_dataset_is_read_from_files():
     with pytest.raises(ValueError, match="this set is read from its published files only"):
         CHINESE["lcqmc"].read("tfds:lcqmc", Counter())

@@ -127,9 +127,8 @@ def twice(file):
 @pytest.mark.parametrize(
     "file, message",
     [
-        ("", "f.json: invalid JSON"),
         ('{"data": [', "f.json: invalid JSON"),
-        ("[]", "has no questions"),
+        ("[" * 100_000, "f.json: invalid JSON"),
         ({"data": []}, "has no questions"),
         ({"version": "1.1"}, r"no column 'data' .*; it has 'version'"),
         ({"data": [{"title": "x"}]}, "article 1, paragraph 1: no column 'qas'"),
@@ -141,7 +140,6 @@ def twice(file):
         (squad([answer("Normans", 4)], is_impossible=True), "is_impossible, and has the answer"),
         (squad([answer("Normans", "4")]), "offset '4' of an answer is not an integer"),
         (squad([answer(4, 4)]), "an answer is a JSON int"),
-        (squad(5), "'answers' is not a list but int"),
         (squad({"text": ["a"], "answer_start": []}), "1 answers with 0 offsets"),
         (squad([], question=None), "'question' .* is a JSON NoneType"),
     ],

@@ -39,7 +39,7 @@ def slow(context, windows, logits, max_answer_length, n_best):
     return list(best.items())[:n_best], min(start[0] + end[0] for start, end in logits.tolist())
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(8))
 def test_the_answers_are_those_of_the_slow_program(seed):
     rng = random.Random(seed)
     words = [
@@ -61,6 +61,13 @@ def test_the_answers_are_those_of_the_slow_program(seed):
     assert answers.null_odds == pytest.approx(null_score - expected[0][1])
 
 
+def test_an_accent_of_its_own_belongs_to_the_letter_before():
+    context, (start, end) = "a e\u0301 b", np.zeros((2, 16))
+    start[4] = end[4] = 5
+    answers = choose_spans(context, windows_of(context), [start], [end], 30, 1)
+    assert answers.spans[0].text == "e\u0301"
+
+
 def test_what_is_not_context_is_no_answer():
     (window,) = windows_of("a b c")
     start, end = np.full((2, 16), -5.0)
@@ -78,16 +85,6 @@ def test_no_answer_at_all_is_no_crash():
         assert answers.spans == () and answers.text() == answers.text(0.0) == ""
         assert answers.null_odds == math.inf
         assert answers.n_best(with_null=False) == [("", 1.0, 2.0, None)]
-
-
-def test_every_candidate_below_no_answer_is_no_crash():
-    (window,) = windows_of("a b")
-    start, end = np.full((2, 16), -1e9)
-    start[0] = end[0] = 10
-    answers = choose_spans("a b", [window], [start], [end], 30, 20)
-    assert answers.text(null_threshold=0.0) == "" and answers.text() != ""
-    (best, probability, _, _), *others = answers.n_best(with_null=True)
-    assert best == "" and probability == 1.0 and len(others) == 3
 
 
 def test_there_is_no_answer_only_if_no_window_has_one():
@@ -113,11 +110,3 @@ def test_probabilities_are_a_softmax_with_or_without_no_answer():
         [1 / (1 + math.exp(-3)), 1 / (1 + math.exp(3))]
     )
     assert answers.text(-1.5) == "a" and answers.text(-1.6) == ""
-
-
-def test_an_accent_of_its_own_belongs_to_the_letter_before():
-    context = "a e\u0301 b"
-    (window,) = windows_of(context)
-    start, end = np.zeros((2, 16))
-    start[4] = end[4] = 5
-    assert choose_spans(context, [window], [start], [end], 30, 1).spans[0].text == "e\u0301"

@@ -28,6 +28,10 @@ def test_each_class_has_its_share():
     # The small ones together have 5 examples, and e only one, which stays in the training data.
     assert counts == {"a": 60, "b": 30, "c": 5, "d": 1}
     assert chosen != held_out(texts(labels), 0.1, 1)
+    # The order of the file does not matter.
+    assert (
+        held_out(texts(labels)[:900][::-1], 0.1, 0) == held_out(texts(labels)[:900], 0.1, 0)[::-1]
+    )
 
 
 def test_each_tenth_of_the_numbers_has_its_share():
@@ -35,12 +39,6 @@ def test_each_tenth_of_the_numbers_has_its_share():
     chosen = held_out(examples, 0.1, 0, are_numbers=True)
     held = [float(e.labels[0]) for e in itertools.compress(examples, chosen)]
     assert Counter(int(value // 2) for value in held) == dict.fromkeys(range(10), 2)
-
-
-def test_the_order_of_the_file_does_not_matter():
-    examples = texts(["a", "b"] * 50)
-    chosen = held_out(examples, 0.1, 0)
-    assert held_out(examples[::-1], 0.1, 0) == chosen[::-1]
 
 
 def test_equal_texts_contexts_and_documents_stay_together():
@@ -61,10 +59,8 @@ def test_equal_texts_contexts_and_documents_stay_together():
         assert all(len(side) == 1 for side in sides.values())
         assert 0.05 <= sum(chosen) / len(chosen) <= 0.15
 
-
-def test_few_contexts_are_split_themselves():
-    asked = [Question("", str(i), f"question {i}", f"context {i % 3}") for i in range(60)]
-    assert sum(held_out(asked, 0.1, 0)) == 6
+    few = [Question("", str(i), f"question {i}", f"context {i % 3}") for i in range(60)]
+    assert sum(held_out(few, 0.1, 0)) == 6
 
 
 def test_a_rare_entity_type_is_held_out_too():
@@ -74,14 +70,18 @@ def test_a_rare_entity_type_is_held_out_too():
     assert Counter(held) == {"B-PER": 18, "B-LAW": 2}
 
 
-def test_too_few_examples_are_refused():
-    with pytest.raises(UserError, match="9 examples are too few to hold some out"):
-        held_out(texts(["a", "b", "c"] * 3), 0.5, 0)
-
-
 def split(tmp_path, source, examples, has_header=True):
     chosen = [number % 3 == 0 for number in range(len(examples))]
     return write_split(str(source), examples, chosen, has_header, str(tmp_path / "parts"))
+
+
+def test_parts_of_objects_keep_their_fields(tmp_path):
+    source, rows = tmp_path / "a.jsonl", [{"text": f"é{i}", "label": "x", "n": i} for i in range(4)]
+    source.write_text("\n".join(map(json.dumps, rows)))
+    examples = list(read_table(str(source), Columns("text", label="label"), Counter()))
+    _, evaluate = split(tmp_path, source, examples)
+    with open(evaluate) as file:
+        assert [json.loads(line) for line in file] == [rows[0], rows[3]]
 
 
 @pytest.mark.parametrize("has_header", [True, False])
@@ -98,15 +98,6 @@ def test_tables_keep_their_columns(tmp_path, has_header):
     assert read(train) == whole[1:] and read(evaluate) == whole[:1]
     with open(evaluate) as file:
         assert file.readline() == ("label,text,more\n" if has_header else 'x,"one, ""two"";\n')
-
-
-def test_objects_keep_their_fields(tmp_path):
-    source, rows = tmp_path / "a.jsonl", [{"text": f"é{i}", "label": "x", "n": i} for i in range(4)]
-    source.write_text("\n".join(map(json.dumps, rows)))
-    examples = list(read_table(str(source), Columns("text", label="label"), Counter()))
-    train, evaluate = split(tmp_path, source, examples)
-    with open(evaluate) as file:
-        assert [json.loads(line) for line in file] == [rows[0], rows[3]]
 
 
 def test_sentences_and_questions_are_read_back_as_they_were(tmp_path):
@@ -133,6 +124,8 @@ def test_small_classes_have_a_share_together():
     assert len(small_strata(find_strata(examples, False), 0.1)) == 77
     with pytest.raises(UserError, match="None of the 12 examples can be held out, since each"):
         held_out(texts(map(str, range(12))), 0.1, 0)
+    with pytest.raises(UserError, match="9 examples are too few to hold some out"):
+        held_out(texts(["a", "b", "c"] * 3), 0.5, 0)
 
 
 def test_rows_of_words_and_rows_that_were_left_out(tmp_path):

@@ -6,26 +6,29 @@ do not number classes from 0 or 1; else classes.
 """
 
 import re
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.data.labelled.cells import (
+    are_numbered,
     decimal_marks,
     is_list_text,
+    is_missing_label,
     is_number,
     parse_list,
     plain_number,
+    repeats,
     truth,
 )
-from bert_jax.data.labelled.missing import is_missing_label
-from bert_jax.data.labelled.tables import LISTS
+from bert_jax.data.labelled.forms.columns import is_amount_name
+from bert_jax.data.labelled.forms.table import Detection, Table, listed
+from bert_jax.data.labelled.tables import LISTS, parse_column
 from bert_jax.files.errors import UserError
 
 # Task -> value of `task.problem_type`.
 PROBLEM_TYPES = {"classification": "single", "regression": "regression", "multi_label": "multi"}
-MULTI_LABEL_METRICS = {"metrics": ("macro_f1", "f1")}
+_MULTI_LABEL_METRICS = {"metrics": ("macro_f1", "f1")}
 _SEPARATORS = (",", ";", "|")
 # Share of the cells that have a separator.
 _MIN_SEPARATED = 0.05
@@ -33,59 +36,46 @@ _MIN_SEPARATED = 0.05
 _MIN_DECIMALS = 0.5
 # Distinct whole numbers that are still classes, such as the stars of a review.
 _MAX_GRADES = 10
-# Share of the numbers from the lowest to the highest that those of classes have at least.
-_MIN_NUMBERED = 0.8
-# A column of labels repeats them: distinct values for each row.
-_MAX_DISTINCT = 0.5
 # Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
 _SKEWED = 0.8
-_SHOWN = 6
+# Classes, and pairs of likely mistakes, that a message shows.
+_SHOWN, _FAULTS_SHOWN = 6, 8
+# Examples of a class below which its score says nothing.
+_FEWEST = 5
 # A number with a unit before or after it.
 _UNIT = re.compile(r"[$€£¥]\s?[\d.,]+|[\d.,]+\s?[%$€£¥]")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of labels.
-
-    Attributes:
-      task: a key of PROBLEM_TYPES.
-      what: a description, for the user.
-      fields: values of the configuration, by dotted name.
-    """
-
-    task: str
-    what: str
-    fields: Mapping[str, Any]
-
-
-def task_of(given: Mapping[str, Any]) -> str:
-    """Returns the task of the problem type that the user sets; "" if there is none."""
-    names = {kind: name for name, kind in PROBLEM_TYPES.items()}
-    return names.get(str(given.get("task.problem_type")), "")
-
-
-def kind_of(
-    values: Sequence[Any], task: str, given: Mapping[str, Any], where: str, grades: bool = False
-) -> Kind:
-    """Returns the kind of the labels in a column.
+def find_kind(table: Table, label: str, task: str) -> Detection:
+    """Returns the kind of the labels in one column, or in several as "a,b,c".
 
     Args:
-      values: the cells; those without a label are left out.
+      table: the table; the user's `task.label_separator` and `task.decimal` are kept.
+      label: the column; its cells without a label are left out.
       task: a key of PROBLEM_TYPES; "": any.
-      given: fields that the user set; `task.label_separator` and `task.decimal` are kept.
-      where: the column, for messages.
-      grades: whether the column has a name of amounts, such as score.
 
     Raises:
       UserError: the values cannot be labels of the task.
     """
+    given, columns = table.given, table.columns
+    values = columns.get(parse_column(label), columns.get(label))
+    if values is None:
+        names = [name.strip() for name in label.split(",")]
+        if missing := [name for name in names if name not in columns]:
+            raise UserError(
+                f"{table.path} has no column {missing[0]!r} (task.label), only {listed(columns)}."
+            )
+        what = f"{len(names)} columns of 0 and 1"
+        return Detection("multi_label", what, _MULTI_LABEL_METRICS)
+
+    where, another = f"{table.path}: the column {label!r}", "name another column with task.label."
     values = [value for value in values if not is_missing_label(value)]
     if not values:
-        raise UserError(f"{where} is empty: name another column with task.label.")
+        raise UserError(f"{where} is empty: {another}")
     separator = str(given.get("task.label_separator", ""))
     fields: dict[str, Any] = {}
-    if lists := _lists(values, separator):
+    lists = _lists(values, separator)
+    if lists:
         if any(is_list_text(value) for value in values):
             fields["task.label_separator"] = separator = LISTS
         if names := _places(lists):
@@ -107,7 +97,7 @@ def kind_of(
     numbers = [text for text in texts if not is_missing_label(text, is_number=True)]
     marks = marks or _decimal_marks(numbers)
     plain = Counter(plain_number(text, marks[0]) if marks else text for text in numbers)
-    if task == "regression" or (not task and _are_amounts(plain, len(numbers), grades)):
+    if task == "regression" or (not task and _are_amounts(plain, len(numbers), label)):
         if len(marks) > 1:
             shown = next(text for text in numbers if "," in text)
             raise UserError(
@@ -123,27 +113,32 @@ def kind_of(
     if not repeats(counts, len(values)):
         raise UserError(
             f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are no"
-            " labels: name another column with task.label."
+            f" labels: {another}"
         )
     if len(counts) == 1:
         raise UserError(
             f"{where}: all {len(texts):,} labels are {texts[0]!r}, and a classifier needs two"
-            " classes: name another column with task.label."
+            f" classes: {another}"
         )
     return _classes(counts, fields)
 
 
-def repeats(distinct: Collection[str], rows: int) -> bool:
-    """Returns whether a column with these values repeats them, as one of labels does."""
-    return len(distinct) <= max(2, _MAX_DISTINCT * rows)
-
-
-def are_numbered(numbers: Collection[str], rows: int) -> bool:
-    """Returns whether the values of `rows` rows number classes, from 0 or 1 on, and repeat."""
-    if not (repeats(numbers, rows) and all(number.isdecimal() for number in numbers)):
-        return False
-    whole = sorted(map(int, numbers))
-    return whole[0] in (0, 1) and len(whole) >= _MIN_NUMBERED * (whole[-1] - whole[0] + 1)
+def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yields likely mistakes in the names of classes or entity types of each example."""
+    counts = Counter(name for names in labels for name in names)
+    spellings = defaultdict(list)
+    for name in sorted(counts):
+        spellings["".join(name.split()).casefold()].append(name)
+    if alike := [names for names in spellings.values() if len(names) > 1]:
+        shown = "; ".join(
+            ", ".join(f"{name!r} ({counts[name]:,})" for name in names)
+            for names in alike[:_FAULTS_SHOWN]
+        )
+        yield f"labels that differ by case or spaces only are classes of their own: {shown}"
+    if rare := sorted((count, name) for name, count in counts.items() if count < _FEWEST):
+        shown = ", ".join(f"{name!r} ({count})" for count, name in rare[:_FAULTS_SHOWN])
+        more = ", ..." if len(rare) > _FAULTS_SHOWN else ""
+        yield f"{len(rare)} classes have fewer than {_FEWEST} examples: {shown}{more}"
 
 
 # ------------------------------------------------------------------ several labels
@@ -151,13 +146,11 @@ def are_numbered(numbers: Collection[str], rows: int) -> bool:
 
 def _lists(values: Sequence[Any], separator: str) -> list[list[Any]]:
     """Returns the cells as lists, of texts too; [] if they are none."""
-    if not any(isinstance(value, list) or is_list_text(value) for value in values):
+    is_list = [isinstance(value, list) or is_list_text(value) for value in values]
+    is_mixed = separator == LISTS or any(isinstance(value, list) for value in values)
+    if not any(is_list) or not (all(is_list) or is_mixed):
         return []
-    if all(isinstance(value, list) or is_list_text(value) for value in values):
-        return [value if isinstance(value, list) else parse_list(value) for value in values]
-    if separator == LISTS or any(isinstance(value, list) for value in values):
-        return [value if isinstance(value, list) else parse_list(str(value)) for value in values]
-    return []
+    return [value if isinstance(value, list) else parse_list(str(value)) for value in values]
 
 
 def _places(lists: Sequence[Sequence[Any]]) -> tuple[str, ...]:
@@ -170,16 +163,16 @@ def _places(lists: Sequence[Sequence[Any]]) -> tuple[str, ...]:
 
 def _several(
     rows: Sequence[Sequence[Any]], separator: str, fields: Mapping[str, Any], where: str
-) -> Kind:
-    names = set(fields.get("task.multi_hot", ()))
-    names |= {str(name).strip() for row in rows for name in row}
+) -> Detection:
     if not any(rows):
         raise UserError(f"{where} has no label in any row: name another column with task.label.")
+    names = set(fields.get("task.multi_hot", ()))
+    names |= {str(name).strip() for row in rows for name in row}
     apart = f" separated by {separator!r}" if separator not in ("", LISTS) else ""
     if "task.multi_hot" in fields:
         apart = " as lists of 0 and 1 (--config.task.multi_hot names them)"
-    fields = {"task.label_separator": separator, **fields, **MULTI_LABEL_METRICS}
-    return Kind("multi_label", f"any number of {len(names)} labels{apart}", fields)
+    fields = {"task.label_separator": separator, **fields, **_MULTI_LABEL_METRICS}
+    return Detection("multi_label", f"any number of {len(names)} labels{apart}", fields)
 
 
 def _parts(text: str, separator: str) -> list[str]:
@@ -213,19 +206,21 @@ def _decimal_marks(texts: Sequence[str]) -> list[str]:
     return marks
 
 
-def _are_amounts(numbers: Counter[str], rows: int, grades: bool) -> bool:
+def _are_amounts(numbers: Counter[str], rows: int, label: str) -> bool:
     if not numbers or not all(map(is_number, numbers)):
         return False
     if any(float(number) % 1 for number in numbers):
         return True
-    return len(numbers) > _MAX_GRADES and (grades or not are_numbered(numbers, rows))
+    return len(numbers) > _MAX_GRADES and (is_amount_name(label) or not are_numbered(numbers, rows))
 
 
 def _amounts(
     numbers: Counter[str], marks: Sequence[str], fields: Mapping[str, Any], where: str
-) -> Kind:
+) -> Detection:
     if words := [name for name in numbers if not is_number(name)]:
         raise UserError(f"{where} has {words[0]!r}, which is no number, as regression needs.")
+    if not numbers:
+        raise UserError(f"{where} has no numbers, as regression needs.")
     low, high = min(map(float, numbers)), max(map(float, numbers))
     if low == high:
         raise UserError(
@@ -235,10 +230,10 @@ def _amounts(
     fields = {**fields, "metrics": ("pearson", "spearman")}
     if marks:
         fields["task.decimal"] = marks[0]
-    return Kind("regression", f"numbers from {low:g} to {high:g}", fields)
+    return Detection("regression", f"numbers from {low:g} to {high:g}", fields)
 
 
-def _classes(counts: Counter[str], fields: Mapping[str, Any]) -> Kind:
+def _classes(counts: Counter[str], fields: Mapping[str, Any]) -> Detection:
     total, common = counts.total(), counts.most_common(_SHOWN)
     shares = ", ".join(f"{name} {count / total:.0%}" for name, count in common)
     more = ", ..." if len(counts) > _SHOWN else ""
@@ -248,4 +243,4 @@ def _classes(counts: Counter[str], fields: Mapping[str, Any]) -> Kind:
         metrics = ("macro_f1", "accuracy")
         why = f"; macro F1 leads, as {most!r} has more than {_SKEWED:.0%}"
     what = f"{len(counts)} classes ({shares}{more}{why})"
-    return Kind("classification", what, {**fields, "metrics": metrics})
+    return Detection("classification", what, {**fields, "metrics": metrics})

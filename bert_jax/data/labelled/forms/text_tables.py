@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from bert_jax.data.labelled.forms.columns import TEXTS, find_texts, is_header, known, listed
-from bert_jax.data.labelled.missing import is_missing
+from bert_jax.data.labelled.cells import is_missing
+from bert_jax.data.labelled.forms.columns import find_texts
+from bert_jax.data.labelled.forms.table import TEXTS, Table, is_header, known, listed
 from bert_jax.data.labelled.reading import ending_of, field, has_objects, read_objects, text
 from bert_jax.data.labelled.table_rows import read_rows
 from bert_jax.data.labelled.tables import parse_column
@@ -32,19 +33,13 @@ class TextColumn:
     second: str | int | None = None
 
     def read(self, path: str) -> Iterator[tuple[str, str, str | None]]:
-        """Yields (place, text, second text) of each row; a cell without text is an empty text.
-
-        Raises:
-          UserError: a row has no such column, or something else than a text in it.
-        """
+        """Yields (place, text, second text) of each row; a cell without text is an empty text."""
         for where, row in read_rows(path, Counter(), not isinstance(self.name, int)):
-            pair = (_text(row, name, where) for name in (self.name, self.second))
-            yield where, next(pair) or "", next(pair)
+            second = None if self.second is None else _text(row, self.second, where)
+            yield where, _text(row, self.name, where), second
 
 
-def _text(row: dict[Any, Any], name: str | int | None, where: str) -> str | None:
-    if name is None:
-        return None
+def _text(row: dict[Any, Any], name: str | int, where: str) -> str:
     value = field(row, name, "its texts", where)
     return "" if is_missing(value) else text(value, repr(name), where)
 
@@ -70,34 +65,25 @@ def find_column(path: str, column: str) -> TextColumn:
       column: its name or number; "": the one that is known by its name or content.
 
     Raises:
-      UserError: there is no column of texts, or there are two; or it cannot be told whether the
-        first row has the names of the columns.
+      UserError: none or two have texts, or the first row may be a text or a header.
     """
     choose = "choose one with --column=NAME, or --column=0, 1, ... without a header"
     if column:
         return TextColumn(parse_column(column) or column)
     is_json = ending_of(path) not in (".csv", ".tsv")
     some = [row for _, row in islice(read_rows(path, Counter(), is_json, True), _MAX_ROWS)]
-    if not is_json and some:
-        cells = [list(row.values()) for row in some]
-        header = is_header(cells)
-        if (
-            header
-            and len(cells[0]) == 1
-            and " " in cells[0][0].strip()
-            and not known(TEXTS, cells[0])
-        ):
-            raise UserError(
-                f"{path}: is {cells[0][0]!r} a text or the name of the column? {choose}."
-            )
-        some = [dict(zip(cells[0], row, strict=True)) for row in cells[1:]] if header else some
-    if not some:
+    cells = [] if is_json else [list(row.values()) for row in some]
+    if cells and is_header(cells):
+        names = cells[0]
+        if len(names) == 1 and " " in names[0].strip() and not known(TEXTS, names):
+            raise UserError(f"{path}: is {names[0]!r} a text or the name of the column? {choose}.")
+        some = [dict(zip(names, row, strict=True)) for row in cells[1:]]
+    if not any(some):
         raise UserError(f"{path} has no texts.")
-    names = dict.fromkeys(name for row in some for name in row)
-    columns = {name: [row.get(name) for row in some] for name in names}
-    if {"text_a", "text_b"} <= set(names):
+    table = Table.of(path, some, {})
+    if {"text_a", "text_b"} <= table.columns.keys():
         return TextColumn("text_a", "text_b")
-    first, second = find_texts(path, columns, {})
+    first, second = find_texts(table)
     if second != "":
         raise UserError(f"{path} has two columns of texts, {listed((first, second))}: {choose}.")
     return TextColumn(first)

@@ -10,15 +10,14 @@ speech, whose score is the accuracy.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from bert_jax.data.labelled.cells import is_list_text
+from bert_jax.data.labelled.cells import is_list_text, is_missing
 from bert_jax.data.labelled.conll import are_tags, columns_of, elements, is_comment, is_document
 from bert_jax.data.labelled.entity_spans import is_spans
-from bert_jax.data.labelled.forms.columns import TEXTS, Table, known, listed
-from bert_jax.data.labelled.missing import is_missing
+from bert_jax.data.labelled.forms.table import TEXTS, Detection, Table, known, listed
 from bert_jax.data.labelled.reading import ending_of, read_lines
 from bert_jax.data.labelled.tags import is_typed_tag
 from bert_jax.files.errors import UserError
@@ -42,10 +41,10 @@ _MAX_LINES = 1000
 _MISTAKES = 0.1
 
 
-def detect_columns(path: str) -> dict[str, Any] | None:
-    """Returns the fields for a file with a word and its tag a line; None: it has another form.
+def detect_columns(path: str) -> Detection | None:
+    """Returns the detection of a file with a word and its tag a line; None: it has another form.
 
-    The columns are among them if they are not the first one, of words, and the last one, of tags.
+    The columns are fields if they are not the first one, of words, and the last one, of tags.
     """
     if ending_of(path) == ".csv":
         return None
@@ -59,8 +58,10 @@ def detect_columns(path: str) -> dict[str, Any] | None:
     if width < 2 or len(rows) - len(right) > _MISTAKES * len(rows):
         return None
     columns = list(zip(*right, strict=True))
+    what, fields = "a word and its tag a line", {}
     if width == _CONLL_U[0] and any(map(str.isdecimal, columns[0])):
-        return {"task.text_a": str(_CONLL_U[1]), "task.label": str(_CONLL_U[2]), **_CLASSES}
+        fields = {"task.text_a": str(_CONLL_U[1]), "task.label": str(_CONLL_U[2])}
+        return Detection("tagging", what, fields | _CLASSES)
     typed = [c for c, tags in enumerate(columns) if _are_entities(tags)]
     if not typed and all(line.strip() for line in lines):
         return None  # texts and labels, or the lines of a text
@@ -69,41 +70,28 @@ def detect_columns(path: str) -> dict[str, Any] | None:
     words = next(c for c in (0, 1) if c != tags)
     if width > 2 and words == 0 and all(map(str.isdecimal, columns[0])):
         words = 1  # after the number of the word
-    fields = {"task.text_a": str(words)} if words else {}
-    fields |= {"task.label": str(tags)} if tags != width - 1 else {}
-    return {**fields, **({} if typed else _CLASSES)}
+    if words:
+        fields["task.text_a"] = str(words)
+    if tags != width - 1:
+        fields["task.label"] = str(tags)
+    return Detection("tagging", what, fields | ({} if typed else _CLASSES))
 
 
 def is_conll(path: str) -> bool:
-    """Returns whether a file has a word and its tag, one of entities, a line.
-
-    Raises:
-      UserError: there is no such file, or a line is not UTF-8.
-    """
-    fields = detect_columns(path)
-    return fields is not None and fields.get("task.entities", True)
+    """Returns whether a file has a word and its tag, one of entities, a line."""
+    found = detect_columns(path)
+    return found is not None and found.fields.get("task.entities", True)
 
 
-def detect_words(
-    path: str, columns: Table, given: Mapping[str, Any]
-) -> tuple[str, dict[str, Any]] | None:
-    """Returns a description of a table of words and tags, and its fields; None: it is another.
-
-    Args:
-      path: the file, for messages.
-      columns: the table, or the fields of objects.
-      given: fields that the user set; columns among them are kept.
-
-    Raises:
-      UserError: tags are numbers, or rows of words have no column of sentences.
-    """
-    words = given.get("task.text_a") or known(_WORDS, columns)
-    text = given.get("task.text_a") or known(TEXTS, columns)
+def detect_words(table: Table) -> Detection | None:
+    """Returns the detection of a table of words and tags; None: it is another."""
+    columns, given = table.columns, table.given
+    words, text = table.named("text_a", _WORDS), table.named("text_a", TEXTS)
     spans = known([n for n in _SPANS if n == given.get("task.label", n)], columns)
     if text in columns and spans in columns and _are_spans(columns[text], columns[spans], spans):
         fields = {"task.text_a": str(text), "task.label": str(spans)}
-        return f"texts ({text}) and their entities ({spans})", fields
-    tags = given.get("task.label") or known(_TAGS, columns)
+        return Detection("tagging", f"texts ({text}) and their entities ({spans})", fields)
+    tags = table.named("label", _TAGS)
     if words is None or words not in columns:
         words = text
     if words not in columns or tags not in columns:
@@ -116,24 +104,26 @@ def detect_words(
         each = [tag for _, value in pairs for tag in elements(value)]
         if all(str(tag).isdecimal() for tag in each):
             raise UserError(
-                f"{path}: the tags in {str(tags)!r} are numbers: write their names. (Parquet files"
-                " and folders of datasets have them with their class labels.)"
+                f"{table.path}: the tags in {str(tags)!r} are numbers: write their names. (Parquet"
+                " files and folders of datasets have them with their class labels.)"
             )
         of_entities = _are_entities(map(str, each))
         if of_entities or max(len(elements(value)) for _, value in pairs) > _MIN_WORDS:
             what = f"sentences of words ({words}) and tags ({tags})"
-            return what, fields | ({} if of_entities else _CLASSES)
+            return Detection("tagging", what, fields | ({} if of_entities else _CLASSES))
     if str(words).strip().lower() not in _WORDS or not is_row:
         return None
-    sentence = given.get("task.id") or known(_SENTENCES, columns)
+    sentence = table.named("id", _SENTENCES)
     if sentence is None or sentence not in columns:
         raise UserError(
-            f"{path} has a word a row ({words}), and no column that numbers sentences among"
+            f"{table.path} has a word a row ({words}), and no column that numbers sentences among"
             f" {listed(columns)}: name it with task.id, or set --task=classification."
         )
     fields["task.id"] = str(sentence)
+    if not _are_entities(str(tag) for _, tag in pairs):
+        fields |= _CLASSES
     what = f"a word ({words}) and its tag ({tags}) a row, sentences by {sentence!r}"
-    return what, fields | ({} if _are_entities(str(tag) for _, tag in pairs) else _CLASSES)
+    return Detection("tagging", what, fields)
 
 
 def _are_spans(texts: Sequence[Any], values: Sequence[Any], name: str) -> bool:
@@ -145,12 +135,12 @@ def _are_spans(texts: Sequence[Any], values: Sequence[Any], name: str) -> bool:
 
 def _fit(words: Any, tags: Any) -> bool:
     """Returns whether cells have several words and as many tags."""
-    is_list = isinstance(words, list) or is_list_text(words)
-    if not is_list and not (isinstance(words, str) and are_tags(tags)):
+    words_are_list, tags_are_list = (
+        isinstance(value, list) or is_list_text(value) for value in (words, tags)
+    )
+    if not words_are_list and not (isinstance(words, str) and are_tags(tags)):
         return False
-    if not isinstance(tags, list) and not is_list_text(tags) and not are_tags(tags):
-        return False
-    return len(elements(words)) == len(elements(tags))
+    return (tags_are_list or are_tags(tags)) and len(elements(words)) == len(elements(tags))
 
 
 def _is_word(value: Any) -> bool:
