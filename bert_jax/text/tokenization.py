@@ -124,7 +124,7 @@ class Tokenizer:
         """
         if not special_tokens:
             return self._encode(text)
-        parts = re.split(f"({'|'.join(map(re.escape, self._special))})", text)
+        parts = self._split_special(text)
         ids = ([self._special[p]] if p in self._special else self._encode(p) for p in parts)
         return list(chain.from_iterable(ids))
 
@@ -173,6 +173,9 @@ class Tokenizer:
 
     def _encode(self, text: str) -> list[int]:
         raise NotImplementedError
+
+    def _split_special(self, text: str) -> list[str]:
+        return re.split(f"({'|'.join(map(re.escape, self._special))})", text)
 
 
 def read_pieces(

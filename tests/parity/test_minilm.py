@@ -13,7 +13,6 @@ from tests.parity.pairs import assert_same, make_rows, our_outputs, their_output
 from tests.twins import torch, transformers
 
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
-SLOW = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +48,12 @@ def test_sentence_vectors_are_those_of_sentence_transformers(folder, both):
         np.testing.assert_allclose(vector, want, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("lasts", [(16, 128), pytest.param(range(16, 513, 16), marks=SLOW)])
-def test_every_output_at_every_length(folder, both, lasts):
+def test_every_output(folder, both):
     """Pieces of the English text that comes with the weights."""
     loaded, run, params, model = both
     tokenizer = loaded.tokenizer
     text = tokenizer.encode((folder / "README.md").read_text(encoding="utf-8"))
-    for last in lasts:
+    for last in (16, 128, 400):
         lengths = np.arange(last - 15, last + 1)
         batch = make_rows(loaded.model, lengths, -(-last // 128) * 128, seed=last)
         for row, length in zip(batch["input_ids"], lengths, strict=True):

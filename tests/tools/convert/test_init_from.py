@@ -72,11 +72,6 @@ def test_fields_on_the_command_line_are_kept(theirs):
     assert (config.model.activation, config.data.lowercase) == ("gelu_tanh", False)
 
 
-def test_without_a_source_nothing_changes():
-    config = default_config("pretraining")
-    assert resolve(config.to_config_dict(), ()) == config
-
-
 # ------------------------------------------------------------------ fine-tuning other encoders
 
 
@@ -151,11 +146,6 @@ def test_another_vocabulary_is_refused(theirs, tmp_path, vocab):
     vocab = vocab if ":" in vocab else str(tmp_path / vocab)
     with pytest.raises(ValueError, match="is not the vocabulary .*ids would mean other words"):
         pretraining(theirs, "data.vocab", data__vocab=vocab)
-
-
-def test_a_copy_of_the_vocabulary_is_accepted(theirs, tmp_path):
-    vocab = str(shutil.copy(theirs / "vocab.txt", tmp_path / "copy.txt"))
-    assert pretraining(theirs, "data.vocab", data__vocab=vocab).data.vocab == vocab
 
 
 def test_a_source_without_a_vocabulary_file_is_refused(theirs, make_workdir):

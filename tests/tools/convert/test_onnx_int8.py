@@ -77,7 +77,6 @@ def test_products_that_suffer_are_left_out_and_the_rest_is_refused(model, texts,
 
 # Changes of the configuration, shapes of the head, labels, and the file of examples.
 SCORED = {
-    "classification": ({}, {"kernel": (16, 3), "bias": (3,)}, ["a", "b", "c"], "dev.tsv"),
     "tagging": (
         {"task__head": "crf"},
         {"kernel": (16, 3), "bias": (3,)},
@@ -92,10 +91,7 @@ CRF = {"transitions": (3, 3), "start_transitions": (3,), "end_transitions": (3,)
 def write_examples(path):
     rng = np.random.default_rng(0)
     letters = [[*map(str, rng.choice([*"abcdefgh"], 6))] for _ in range(40)]
-    if path.suffix == ".tsv":
-        rows = [f"{' '.join(words)}\t{words[0] if words[0] in 'abc' else 'a'}" for words in letters]
-        path.write_text("\n".join(["text_a\tlabel", *rows]) + "\n")
-    elif path.suffix == ".conll":
+    if path.suffix == ".conll":
         tags = {"a": "B-X", "b": "I-X"}
         rows = ["".join(f"{w} {tags.get(w, 'O')}\n" for w in words) for words in letters]
         path.write_text("\n".join(rows))
@@ -122,9 +118,7 @@ def test_heads_are_scored_as_by_our_predictor(task, make_workdir, tmp_path):
     head = "span" if task == "span" else "classifier"
     heads = {f"{head}__{part}": shape for part, shape in shapes.items()}
     heads |= CRF if task == "tagging" else {}
-    if task == "classification":
-        heads |= {"bert__pooler__kernel": (16, 16), "bert__pooler__bias": (16,)}
-    fields = {"model__num_layers": 1, "model__next_sentence": task == "classification"}
+    fields = {"model__num_layers": 1, "model__next_sentence": False}
     workdir = make_workdir(task=task, heads=heads, **fields, **changes)
     (workdir / "labels.json").write_text(json.dumps(labels))
     path = tmp_path / name
