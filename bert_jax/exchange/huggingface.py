@@ -10,6 +10,7 @@ trust_remote_code=True.
 
 import json
 import pathlib
+import re
 from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig
@@ -52,19 +53,13 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
     tensors = {_stored_name(tensor, name): array for tensor, array in tensors.items()}
     reads_pairs = family.reads_pairs and model.config["model.type_vocab_size"] > 0
-    files = {
-        "config.json": _json_text(_config(model, name, family)),
-        **tokenizer_files(model, reads_pairs, family.frames_text),
-    }
+    (folder / "config.json").write_text(_json_text(_config(model, name, family)), encoding="utf-8")
     if family is OWN:
-        files[MODELING.name] = MODELING.read_text(encoding="utf-8")
-    for file, text in files.items():
-        (folder / file).write_text(text, encoding="utf-8")
+        (folder / MODELING.name).write_bytes(MODELING.read_bytes())
+    write_tokenizer(model, folder, reads_pairs, family.frames_text)
     # transformers requires the metadata.
     write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
     write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
-    if model.vocabulary.kind != ".gpt" and model.vocabulary.copy_name not in files:
-        (folder / model.vocabulary.copy_name).write_bytes(model.vocabulary.content)
     return {
         "class": name,
         "tensors": {
@@ -118,11 +113,7 @@ def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str
 
 
 def _find_class(model: LoadedModel) -> tuple[str, Family]:
-    """Returns the name of the class for a model, and its family.
-
-    Raises:
-      UserError: there is none.
-    """
+    """Returns the name of the class for a model, and its family; raises UserError if none."""
     family = check_encoder(model.config.model)
     try:
         return _class_of(model, family), family
@@ -180,9 +171,7 @@ def _stored_name(tensor: str, name: str) -> str:
     """Returns the name of a tensor in a class; some call the last layer of a classifier so."""
     has_projection = name.startswith(("Electra", "Roberta", "XLMRoberta"))
     if has_projection and name.endswith("ForSequenceClassification"):
-        return tensor.replace("classifier.", "classifier.out_proj.").replace(
-            "out_proj.dense", "dense"
-        )
+        return re.sub(r"^classifier\.(?!dense)", "classifier.out_proj.", tensor)
     return tensor
 
 
@@ -225,19 +214,27 @@ _OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassificat
 # ------------------------------------------------------------------ tokenizer files
 
 
-def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
-    """Returns the content of each tokenizer file, by name, apart from the vocabulary's copy.
-
-    Args:
-      model: the model.
-      reads_pairs, frames_text: see `Family`.
+def write_tokenizer(
+    model: LoadedModel, folder: pathlib.Path, reads_pairs: bool, frames_text: bool
+) -> None:
+    """Writes the tokenizer files and the vocabulary; see `Family` for the last two arguments.
 
     Raises:
       UserError: the run's vocabulary has no tokenizer.json.
     """
+    vocabulary = model.vocabulary
+    if vocabulary.kind == ".gpt":
+        files = _gpt_files(model)
+    else:
+        files = _tokenizer_files(model, reads_pairs, frames_text)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    if vocabulary.kind != ".gpt" and vocabulary.copy_name not in files:
+        (folder / vocabulary.copy_name).write_bytes(vocabulary.content)
+
+
+def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
     length, content = model.config.model.max_position_embeddings, model.vocabulary.content
-    if model.vocabulary.kind == ".gpt":
-        return _gpt_files(model, length)
     settings = tokenizer_config(model.tokenizer, length)
     if not reads_pairs:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
@@ -252,13 +249,13 @@ def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) ->
     return files
 
 
-def _gpt_files(model: LoadedModel, length: int) -> dict[str, str]:
+def _gpt_files(model: LoadedModel) -> dict[str, str]:
     """Returns the files of the released vocabulary, with the special tokens at its end."""
     _, merges = unpack(model.vocabulary.content, model.vocabulary.path)
     ids = {piece: number for number, piece in enumerate(model.tokenizer.pieces)}
     settings = {
         "tokenizer_class": "OpenAIGPTTokenizer",
-        "model_max_length": length,
+        "model_max_length": model.config.model.max_position_embeddings,
         "unk_token": UNKNOWN,
         "additional_special_tokens": list(SPECIAL_TOKENS),
     }

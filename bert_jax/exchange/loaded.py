@@ -81,13 +81,8 @@ def check_heads(loaded: LoadedModel) -> None:
 
 def portable_encoder(config: RunConfig) -> EncoderConfig:
     """Returns the encoder in float32, with an attention that lowers on all platforms."""
-    portable = {
-        "attention": "einsum",
-        "remat": False,
-        "last_layer_predicted_only": False,
-    }
-    values = {f"model.{name}": portable[name] for name in portable}
-    return config.replace({"dtype": "float32", **values}).model
+    values = {"attention": "einsum", "remat": False, "last_layer_predicted_only": False}
+    return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()}).model
 
 
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:

@@ -24,11 +24,8 @@ from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import PreTrainingModel
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-_INPUTS = {
-    "input_ids": ("batch", "seq"),
-    "token_type_ids": ("batch", "seq"),
-    "attention_mask": ("batch", "seq"),
-}
+_INPUTS = dict.fromkeys(("input_ids", "token_type_ids", "attention_mask"), ("batch", "seq"))
+_TOKENIZER = ("lowercase", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
 _POSITIONS = {"masked_lm_positions": ("batch", "predictions")}
 PortableModel = PreTrainingModel | CausalLMModel
 
@@ -113,20 +110,15 @@ def _describe(
         },
         "outputs": {
             name: {
-                "dtype": aval.dtype.name,
-                "shape": [n if isinstance(n, int) else str(n) for n in aval.shape],
+                "dtype": x.dtype.name,
+                "shape": [n if type(n) is int else str(n) for n in x.shape],
             }
-            for name, aval in outputs.items()
+            for name, x in outputs.items()
         },
         "longest_sequence": model.model.max_position_embeddings,
         "vocabulary": {
             "file": loaded.vocabulary.copy_name,
-            "lowercase": loaded.tokenizer.lowercase,
-            "pad_id": loaded.tokenizer.pad_id,
-            "unk_id": loaded.tokenizer.unk_id,
-            "cls_id": loaded.tokenizer.cls_id,
-            "sep_id": loaded.tokenizer.sep_id,
-            "mask_id": loaded.tokenizer.mask_id,
+            **{name: getattr(loaded.tokenizer, name) for name in _TOKENIZER},
         },
         "platforms": list(program.platforms),
         "jax": jax.__version__,

@@ -29,11 +29,7 @@ _NUM_SAMPLES = 8192
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder.
-
-    Raises:
-      UserError: it is incomplete, or its options are not those of a bidirectional model.
-    """
+    """Opens a folder."""
     options_path = os.path.join(path, OPTIONS)
     options = foreign.read_json_object(options_path)
     arrays = tensors(path)
@@ -70,17 +66,12 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a folder of bilm-tf."""
     is_model = os.path.isfile(os.path.join(path, OPTIONS))
     return is_model and bool(glob.glob(os.path.join(glob.escape(path), "*weights.hdf5")))
 
 
 def tensors(path: str) -> Arrays:
-    """Returns the weights of a folder, with the table of words where it has a file of its own.
-
-    Raises:
-      UserError: there are no weights, or they cannot be read.
-    """
+    """Returns the weights of a folder, with the table of words where it has a file of its own."""
     weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
     if not weights:
         raise UserError(f"{path} has no *weights.hdf5, the file of the model's weights: add it.")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,14 +84,9 @@ def sibling(path: str, name: str) -> str:
 
 
 def read_json_object(path: str) -> dict[str, Any]:
-    """Returns the content of a JSON file of a checkpoint.
-
-    Raises:
-      UserError: the file is missing or not a JSON object.
-    """
+    """Returns the object in a JSON file of a checkpoint; raises UserError if it has none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing: it has the sizes of the model.") from None
     except (ValueError, OSError) as error:
@@ -104,14 +100,9 @@ def read_json_object(path: str) -> dict[str, Any]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Returns the vocabulary in a vocab.txt, whatever its name.
-
-    Raises:
-      UserError: it cannot be read.
-    """
+    """Returns the vocabulary in a vocab.txt, whatever its name."""
     try:
-        with open(path, "rb") as file:
-            return text_vocabulary(file.read(), path)
+        return text_vocabulary(pathlib.Path(path).read_bytes(), path)
     except OSError as error:
         raise UserError(
             f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."

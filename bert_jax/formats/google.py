@@ -15,11 +15,7 @@ CONFIG = "bert_config.json"
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder, or a checkpoint (path without `.index`).
-
-    Raises:
-      UserError: it is incomplete or not a BERT.
-    """
+    """Opens a folder, or a checkpoint (path without `.index`)."""
     config_path = sibling(path, CONFIG)
     bundle = Bundle(_prefix(path))
     values = foreign.read_json_object(config_path)
@@ -66,16 +62,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def tensors(path: str) -> Mapping[str, Entry]:
-    """Returns the dtype and shape of each tensor of a folder, or of a checkpoint.
-
-    Raises:
-      UserError: there is no checkpoint, there are several, or it cannot be read.
-    """
+    """Returns the dtype and shape of each tensor of a folder, or of a checkpoint."""
     return Bundle(_prefix(path)).entries
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a checkpoint of this format."""
     return os.path.isfile(f"{path}.index") or os.path.isfile(os.path.join(path, CONFIG))
 
 

@@ -31,11 +31,7 @@ _LAYER = len(released_names(1)) - len(released_names(0))
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder.
-
-    Raises:
-      UserError: it is incomplete, or its files do not fit together.
-    """
+    """Opens a folder. Raises UserError if it is incomplete, or its files do not fit together."""
     choices.check_activation(path, "GPT", "gelu_tanh")
     arrays = tensors(path)
     positions, words = (arrays[name] for name in released_names(0))
@@ -58,16 +54,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a checkpoint of this format."""
     return os.path.isfile(os.path.join(path, SHAPES))
 
 
 def tensors(path: str) -> Arrays:
-    """Returns the tensors of a folder by the names of the program's variables.
-
-    Raises:
-      UserError: it is incomplete, or its files do not fit together.
-    """
+    """Returns the tensors of a folder by the names of the program's variables."""
     shapes = _read_shapes(os.path.join(path, SHAPES))
     flat = np.concatenate([_read_part(path, number) for number in range(_PARTS)])
     sizes = [math.prod(shape) for shape in shapes]

@@ -99,11 +99,7 @@ class Bundle(Mapping[str, np.ndarray]):
         return name in self.entries
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Returns a tensor.
-
-        Raises:
-          UserError: the data is missing, truncated or corrupt.
-        """
+        """Returns a tensor. Raises UserError if the data is missing, truncated or corrupt."""
         entry = self.entries[name]
         path = f"{self._prefix}.data-{entry.shard:05}-of-{self._shards:05}"
         data = self._file(path)[entry.offset : entry.offset + entry.size]

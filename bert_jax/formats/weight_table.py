@@ -56,13 +56,13 @@ class WeightRow:
 def dense(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
     """Returns the rows of a dense layer that the format stores as torch does."""
     kernel = WeightRow(f"{path}/kernel", f"{tensor}.weight", "transpose")
-    return (kernel, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (kernel,)
+    return (kernel, WeightRow(f"{path}/bias", f"{tensor}.bias"))[: 1 + bias]
 
 
 def norm(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
     """Returns the rows of a layer norm that the format stores as torch does."""
     scale = WeightRow(f"{path}/scale", f"{tensor}.weight")
-    return (scale, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (scale,)
+    return (scale, WeightRow(f"{path}/bias", f"{tensor}.bias"))[: 1 + bias]
 
 
 @dataclasses.dataclass(frozen=True)

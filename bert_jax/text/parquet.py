@@ -42,11 +42,7 @@ class ParquetText:
             _check_text(path, config.field)
 
     def chunks(self) -> list[tuple[Part, ...]]:
-        """Returns groups of row groups.
-
-        Raises:
-          UserError: no file has a row.
-        """
+        """Returns groups of row groups. Raises UserError if no file has a row."""
         if not any(Table(path).num_rows for path in self.paths):
             raise UserError(f"There are no rows in data.source={self.config.source!r}.")
         parts = (

@@ -165,11 +165,7 @@ def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsma
 
 
 def parse_model(vocabulary: bytes, path: str) -> Any:
-    """Returns the message of a .model file.
-
-    Raises:
-      UserError: it is not one.
-    """
+    """Returns the message of a .model file. Raises UserError if it is not one."""
     try:
         sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
         return _Model.FromString(vocabulary)

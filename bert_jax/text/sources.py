@@ -97,11 +97,7 @@ class TextFiles:
     config: DataConfig
 
     def chunks(self) -> list[tuple[FileRange, ...]]:
-        """Cuts the files into chunks.
-
-        Raises:
-          UserError: no file contains any text.
-        """
+        """Cuts the files into chunks. Raises UserError if no file contains any text."""
         parts = (
             (part, (os.path.getsize(path) if part.stop is None else part.stop) - part.start)
             for path in self.paths

@@ -108,8 +108,7 @@ class Tokenizer:
         self._arguments: tuple[Any, ...] = (vocabulary, lowercase, path)
         self.lowercase = lowercase
         self._rules = WordRules(lowercase)
-        kind = f"{self.KIND} lowercase={lowercase}\n".encode()
-        self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
+        self.fingerprint = self._fingerprint(vocabulary)
 
     def __reduce__(self):
         return type(self), self._arguments
@@ -170,6 +169,10 @@ class Tokenizer:
                     spans.append((sources[start], sources[end - 1] + 1))
                     start = end
         return spans
+
+    def _fingerprint(self, vocabulary: bytes) -> str:
+        kind = f"{self.KIND} lowercase={self.lowercase}\n".encode()
+        return hashlib.sha256(kind + vocabulary).hexdigest()
 
     def _encode(self, text: str) -> list[int]:
         raise NotImplementedError

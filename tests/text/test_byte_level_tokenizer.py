@@ -62,6 +62,16 @@ def test_ids_are_the_library_s(pair):
         assert ours.encode(text) == expected.ids, ascii(text)
 
 
+def test_special_tokens_asked_for_take_the_spaces_that_the_file_says(pair):
+    ours, theirs = pair
+    theirs.encode_special_tokens = False
+    mask = ours.pieces[ours.mask_id]
+    for text in (f"the {mask} fox", f" {mask}{mask}  {mask}.", f"the{mask}"):
+        expected = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, special_tokens=True) == expected
+    theirs.encode_special_tokens = True
+
+
 def test_truncation_and_padding_of_the_file_are_not_applied(tmp_path):
     train_byte_level(path := tmp_path / "tokenizer.json", "roberta")
     expected = load_tokenizer(path, lowercase=False).encode(SENTENCES[0])

@@ -23,7 +23,7 @@ import onnx
 
 from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.huggingface import tokenizer_files
+from bert_jax.exchange.huggingface import write_tokenizer
 from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.exchange.onnx.graph import Sizes
 from bert_jax.exchange.onnx.trace import make_graph
@@ -89,9 +89,9 @@ def write(
         raise UserError(loaded.sentence_vectors.describe())
     vectors = vectors or loaded.sentence_vectors
     vectors = dataclasses.replace(vectors, pooling=vectors.pooling or "mean")
+    sizes: Sizes = ("batch", "seq")
     if output == "vectors":
         forward = _vectors(model, vectors)
-        sizes: Sizes = ("batch", "seq")
     else:
         forward, sizes = _task(loaded, model)
     inputs = {name: sizes for name in _inputs(model)}
@@ -100,11 +100,7 @@ def write(
     onnx.save(graph, str(folder / FILE))
     reads_pairs = "token_type_ids" in inputs
     frames_text = FAMILIES.get(model.name, FAMILIES["bert"]).frames_text
-    files = tokenizer_files(loaded, reads_pairs, frames_text)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    if loaded.vocabulary.kind != ".gpt" and loaded.vocabulary.copy_name not in files:
-        (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
+    write_tokenizer(loaded, folder, reads_pairs, frames_text)
     facts = {
         "task": loaded.config.task.name,
         "output": output,

@@ -1,4 +1,9 @@
-"""Conversions to and from workdirs, as the command runs them: with a certificate, and printed."""
+"""Conversions to and from workdirs, as the command runs them: with a certificate, and printed.
+
+All write to a new or empty folder `out`, completely or not at all, and raise UserError if it is not
+empty or the model cannot be converted. `compare`: whether to run the folder of the other program
+in that program, where it is installed, and compare the outputs.
+"""
 
 import pathlib
 from typing import Any
@@ -28,16 +33,7 @@ def convert(
 ) -> dict[str, Any]:
     """Makes a workdir of another program's checkpoint; prints and returns the certificate.
 
-    Args:
-      path: file or folder of the checkpoint.
-      out: a new or empty folder; it is written completely or not at all.
-      format: a key of FORMATS; empty: the one that matches.
-      choices: settings that take precedence over the checkpoint's.
-      compare: whether to run the checkpoint's own program, where it is installed, and compare the
-        outputs.
-
-    Raises:
-      UserError: `out` is not empty, or the checkpoint cannot be opened.
+    `path`, `format` and `choices` are those of `exchange.open_foreign`.
     """
     check_output_folder(out)
     loaded = open_foreign(path, format, choices)
@@ -52,17 +48,7 @@ def convert(
 
 
 def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
-    """Makes a folder that transformers loads; prints and returns the certificate.
-
-    Args:
-      workdir: folder of the run.
-      out: a new or empty folder; it is written completely or not at all.
-      compare: whether to run the result in transformers, where it is installed, and compare the
-        outputs.
-
-    Raises:
-      UserError: `out` is not empty, or transformers has no class for the model.
-    """
+    """Makes a folder that transformers loads; prints and returns the certificate."""
     check_output_folder(out)
     model = open_workdir(workdir)
     with whole_folder(out) as folder:
@@ -80,34 +66,14 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
 
 
 def to_stablehlo(workdir: str, out: str) -> None:
-    """Makes a program that needs only jax, and prints its size.
-
-    Args:
-      workdir: folder of the run.
-      out: a new or empty folder; it is written completely or not at all.
-
-    Raises:
-      UserError: `out` is not empty, or the run has no language model.
-    """
+    """Makes a program that needs only jax, and prints its size."""
     model = open_workdir(workdir)
     export(model, "stablehlo", out)
-    size = sum(path.stat().st_size for path in pathlib.Path(out).iterdir())
-    print(
-        f"{out}: step {model.step} of {workdir}, {size / 2**20:.1f} MiB, for {', '.join(PLATFORMS)}"
-    )
+    print(f"{out}: step {model.step} of {workdir}, {_size(out)}, for {', '.join(PLATFORMS)}")
 
 
 def to_onnx(path: str, out: str, **choices: Any) -> None:
-    """Makes a folder for onnxruntime, and prints what is in it.
-
-    Args:
-      path: a workdir, or a folder of another program.
-      out: a new or empty folder; it is written completely or not at all.
-      choices: see `export_onnx`.
-
-    Raises:
-      UserError: see `export_onnx`.
-    """
+    """Makes a folder for onnxruntime, and prints what is in it; `choices`: see `export_onnx`."""
     facts = load(path).export("onnx", out, **choices)
     for direction in ("inputs", "outputs"):
         names = (f"{name}[{', '.join(map(str, size))}]" for name, size in facts[direction].items())
@@ -118,5 +84,9 @@ def to_onnx(path: str, out: str, **choices: Any) -> None:
         least = f", the least {int8['least']:.4f}" if "least" in int8 else ""
         print(f"int8        {int8['metric']} {int8['int8']:.4f}{least}")
         print(f"float32     {int8['metric']} {int8['float32']:.4f}, on {int8['evaluated_on']}")
-    size = sum(file.stat().st_size for file in pathlib.Path(out).iterdir())
-    print(f"folder      {out}, {size / 2**20:.1f} MiB")
+    print(f"folder      {out}, {_size(out)}")
+
+
+def _size(folder: str) -> str:
+    size = sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
+    return f"{size / 2**20:.1f} MiB"

@@ -1,6 +1,5 @@
 """The source of the parameters determines sizes and vocabulary, except for given fields."""
 
-import json
 import shutil
 
 import pytest
@@ -55,14 +54,6 @@ def test_a_run_determines_the_structure_and_not_the_settings_of_training(make_wo
     assert config.data.vocab == str(workdir / "vocab.txt")
     assert config.data.lowercase is False
     assert (model.dropout_rate, model.remat) == (0.1, False)
-
-
-def test_folders_of_other_programs_determine_them(theirs, shared_data):
-    config = pretraining(theirs)
-    assert config.model.hidden_size == 16 and config.model.activation == "gelu"
-    assert config.data.vocab == str(theirs / "vocab.txt")
-    config = pretraining(shared_data / "checkpoints/keras_bert_tiny_tf")
-    assert config.model.hidden_size == 4 and config.model.activation == "gelu_tanh"
 
 
 def test_fields_on_the_command_line_are_kept(theirs):
@@ -146,24 +137,6 @@ def test_another_vocabulary_is_refused(theirs, tmp_path, vocab):
     vocab = vocab if ":" in vocab else str(tmp_path / vocab)
     with pytest.raises(ValueError, match="is not the vocabulary .*ids would mean other words"):
         pretraining(theirs, "data.vocab", data__vocab=vocab)
-
-
-def test_a_source_without_a_vocabulary_file_is_refused(theirs, make_workdir):
-    ids = {piece: i for i, piece in enumerate(VOCABULARY.split("\n"))}
-    (theirs / "vocab.txt").unlink()
-    tokenizer = {
-        "model": {"type": "WordPiece", "vocab": ids},
-        "normalizer": {"type": "BertNormalizer"},
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-    }
-    (theirs / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(
-        ValueError, match="no vocabulary in a file that a run can copy: import it with"
-    ):
-        pretraining(theirs)
-    (workdir := make_workdir()).joinpath("vocab.txt").unlink()
-    with pytest.raises(ValueError, match="holds no vocab.txt or vocab.model"):
-        pretraining(workdir)
 
 
 @pytest.mark.parametrize("kind, new", [("theirs", new_config), ("gpt", new_finetuning)])
