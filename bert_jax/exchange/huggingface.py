@@ -40,12 +40,8 @@ _POOLING = {"pool": "cls", "pooler": True}
 def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     """Writes the files of a model into an empty folder.
 
-    Returns:
-      Facts about the export, a part of certificate.json: `class` of transformers, `tensors`,
-      number of `parameters`, `weights_sha256`.
-
-    Raises:
-      UserError: transformers has no class for the task, or not for a model with these settings.
+    Returns facts about the export, a part of certificate.json: `class` of transformers, `tensors`,
+    number of `parameters`, `weights_sha256`.
     """
     name, family = _find_class(model)
     params, left_out = _choose_params(model, name)
@@ -74,11 +70,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def check_encoder(model: EncoderConfig) -> Family:
-    """Returns the family of classes that has an encoder.
-
-    Raises:
-      UserError: there is none. An encoder that transformers lacks is refused as a BERT.
-    """
+    """Returns the family of an encoder; one that transformers lacks is refused as a BERT."""
     family = FAMILIES.get(model.name, FAMILIES["bert"])
     try:
         family.config.check(model.to_dict())
@@ -217,11 +209,7 @@ _OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassificat
 def write_tokenizer(
     model: LoadedModel, folder: pathlib.Path, reads_pairs: bool, frames_text: bool
 ) -> None:
-    """Writes the tokenizer files and the vocabulary; see `Family` for the last two arguments.
-
-    Raises:
-      UserError: the run's vocabulary has no tokenizer.json.
-    """
+    """Writes the tokenizer files and the vocabulary; see `Family` for the last two arguments."""
     vocabulary = model.vocabulary
     if vocabulary.kind == ".gpt":
         files = _gpt_files(model)

@@ -31,11 +31,7 @@ PortableModel = PreTrainingModel | CausalLMModel
 
 
 def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
-    """Writes the files of a model into an empty folder; returns the content of model.json.
-
-    Raises:
-      UserError: for a task without language model, or a model with a copy head.
-    """
+    """Writes the files of a model into an empty folder; returns the content of model.json."""
     row = loaded.config.task
     if not (row.FILLS_MASKS or row.READS_FORWARD):
         raise UserError(

@@ -35,11 +35,7 @@ FORMATS: dict[str, ModuleType] = {
 
 
 def format_of(path: str) -> str:
-    """Returns "workdir" for a folder of this package, or a key of FORMATS.
-
-    Raises:
-      UserError: there is no such path, or it is none of these.
-    """
+    """Returns "workdir" for a folder of this package, or a key of FORMATS, or raises UserError."""
     path = local_model(path)
     if os.path.isdir(os.path.join(path, "checkpoints")) or store.is_run(path):
         return "workdir"

@@ -15,6 +15,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays
+from bert_jax.text.tokenizers import read_vocabulary
 from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_word_vocabulary
 
 TITLE = "bilm-tf"
@@ -36,7 +37,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     no_words = make_word_vocabulary(())
     vocabulary = foreign.text_vocabulary(no_words)
     if name := choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH"):
-        vocabulary = foreign.read_vocabulary(name)
+        vocabulary = read_vocabulary(name, ".txt")
     notes = ["Text is not lower cased."] if not choices.lowercase else ["Text is lower cased."]
     if not name:
         notes.append(f"{path} has no vocab*.txt: words are known by their characters only.")
@@ -85,11 +86,7 @@ def tensors(path: str) -> Arrays:
 
 
 def read_hdf5(path: str) -> Arrays:
-    """Returns all datasets of a file by their full names.
-
-    Raises:
-      UserError: h5py is missing, or the file cannot be read.
-    """
+    """Returns all datasets of a file by their full names."""
     try:
         import h5py
     except ImportError:
@@ -125,11 +122,7 @@ def _find(path: str, pattern: str, what: str, fix: str) -> str:
 
 
 def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns fields of config.model from options.json.
-
-    Raises:
-      UserError: a value is missing or not supported.
-    """
+    """Returns fields of config.model from options.json."""
     try:
         if not options.get("bidirectional", True):
             raise UserError(f"{path} has bidirectional=false: only models with both directions.")

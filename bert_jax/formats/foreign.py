@@ -99,16 +99,6 @@ def read_json_object(path: str) -> dict[str, Any]:
 # ------------------------------------------------------------------ vocabularies
 
 
-def read_vocabulary(path: str) -> Vocabulary:
-    """Returns the vocabulary in a vocab.txt, whatever its name."""
-    try:
-        return text_vocabulary(pathlib.Path(path).read_bytes(), path)
-    except OSError as error:
-        raise UserError(
-            f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."
-        ) from None
-
-
 def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
     """Returns a vocabulary with one piece per line; an empty path means that it is no file."""
     return Vocabulary(path, "vocab.txt", ".txt", content)
@@ -129,11 +119,7 @@ def is_padded(rows: int, padded: int) -> bool:
 
 
 def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
-    """Compares the size of a vocabulary with the rows of the embedding table; returns notes.
-
-    Raises:
-      UserError: the sizes differ by more than padding.
-    """
+    """Raises UserError if the sizes differ by more than padding of the table; returns notes."""
     if pieces == rows:
         return ()
     if is_padded(pieces, rows):

@@ -9,6 +9,7 @@ from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.hf_labels import read_labels, read_problem_type
 from bert_jax.formats.model_configs import BERT
 from bert_jax.formats.tensorflow_bundle import Bundle, Entry, find_prefixes
+from bert_jax.text.tokenizers import read_vocabulary
 
 TITLE = "google-research/bert"
 CONFIG = "bert_config.json"
@@ -26,7 +27,9 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     activation = choices.activation or "gelu_tanh"
     model = BERT.read({**values, "hidden_act": activation}, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle
-    vocabulary = foreign.read_vocabulary(choices.vocab or sibling(path, "vocab.txt"))
+    if not (name := choices.vocab) and not os.path.isfile(name := sibling(path, "vocab.txt")):
+        raise UserError(f"{name} is missing: name a vocabulary with --vocab=PATH.")
+    vocabulary = read_vocabulary(name, ".txt")
     lowercase, reason = choices.lowercase, "as you say"
     if lowercase is None:
         lowercase = foreign.is_lowercase(vocabulary.content)

@@ -22,12 +22,10 @@ from bert_jax.formats.foreign import (
     Choices,
     is_lowercase,
     read_json_object,
-    read_vocabulary,
     sibling,
     text_vocabulary,
 )
 from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
-from bert_jax.text import tokenizers
 from bert_jax.text.byte_level_tokenizer import find_special
 from bert_jax.text.ruled_wordpiece import (
     Components,
@@ -36,7 +34,7 @@ from bert_jax.text.ruled_wordpiece import (
     ruled_vocabulary,
 )
 from bert_jax.text.tokenization import SPECIAL_TOKENS, WordRules
-from bert_jax.text.tokenizers import Vocabulary
+from bert_jax.text.tokenizers import Vocabulary, read_vocabulary
 
 Json = dict[str, Any]
 
@@ -58,32 +56,31 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
       frames: whether the model reads texts framed by [CLS] and [SEP].
 
     Raises:
-      UserError: there is none, or it is of a kind that this package lacks, or has settings with
-        which transformers computes other ids.
+      UserError: there is none that this package has, or transformers computes other ids.
     """
     settings = read_settings(path, frames)
     if chosen := choices.vocab:
         if chosen.endswith((".json", ".model")):
-            return tokenizers.read_vocabulary(chosen), bool(choices.lowercase)
-        return _wordpiece(read_vocabulary(chosen), settings, None, choices)
+            return read_vocabulary(chosen), bool(choices.lowercase)
+        return _wordpiece(read_vocabulary(chosen, ".txt"), settings, None, choices)
     # transformers takes tokenizer.json first.
     names = ("vocab.txt", "vocab.model", "tokenizer.json", "sentencepiece.bpe.model", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
     name, file = next(((name, file) for name, file in files if os.path.isfile(file)), ("", ""))
     match name:
         case "vocab.txt":
-            vocabulary = read_vocabulary(file)
+            vocabulary = read_vocabulary(file, ".txt")
             if os.path.isfile(sibling(path, "tokenizer.json")):
                 return _beside_tokenizer_json(vocabulary, settings, choices)
             settings.check("WordPiece", SPECIAL_TOKENS, {})
             return _wordpiece(vocabulary, settings, None, choices)
         case "vocab.model":
             lowercase = bool(settings.config.get("do_lower_case"))
-            return tokenizers.read_vocabulary(file), _chosen(choices, lowercase)
+            return read_vocabulary(file), _chosen(choices, lowercase)
         case "sentencepiece.bpe.model":
             settings.check("Unigram", _ROBERTA, {})
             lowercase = _chosen(choices, settings.lowercases)
-            return _fairseq_model(tokenizers.read_vocabulary(file)), lowercase
+            return _fairseq_model(read_vocabulary(file)), lowercase
         case "tokenizer.json":
             return _from_tokenizer_json(file, settings, choices)
         case "merges.txt":
@@ -115,7 +112,7 @@ def _from_tokenizer_json(
             return _wordpiece(text_vocabulary(pieces.encode()), settings, found, choices)
         case "BPE":
             _check_byte_level(tokenizer, file, settings)
-            return tokenizers.read_vocabulary(file), _chosen(choices, False)
+            return read_vocabulary(file), _chosen(choices, False)
         case "Unigram":
             pieces = {piece for piece, _ in model["vocab"]}
             settings.check("Unigram", find_special(dict.fromkeys(pieces, 0)), tokenizer)

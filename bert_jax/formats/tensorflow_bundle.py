@@ -62,11 +62,7 @@ class Bundle(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, prefix: str):
-        """Reads the index.
-
-        Raises:
-          UserError: it is missing, corrupt, or of an unsupported version.
-        """
+        """Reads the index; raises UserError if that cannot be done."""
         self._prefix = prefix
         path = f"{prefix}.index"
         if not os.path.isfile(path):

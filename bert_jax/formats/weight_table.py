@@ -239,8 +239,7 @@ def import_params(
 def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_name: str) -> Arrays:
     """Converts parameters to the names and layouts of a format; duplicates are not added.
 
-    Raises:
-      UserError: for a parameter that the table lacks; `format_name` is for that message.
+    Raises UserError for a parameter that the table lacks.
     """
     num_layers = count_layers(params, (row.path for row in table.rows))
     rows = {row.path: row for row in table.expand(num_layers)}

@@ -64,10 +64,7 @@ class TextForm:
 
 
 def find_form(text: str) -> TextForm:
-    """Returns the form of a text.
-
-    Args:
-      text: files, as in `data.source=text:` or `parquet:`: globs separated by commas.
+    """Returns the form of the files in `text`, globs as in `data.source=text:` or `parquet:`.
 
     Raises:
       UserError: there is no such file, it is a table or binary, or it has no text.

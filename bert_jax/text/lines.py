@@ -56,11 +56,7 @@ class BadText:
     line: int = 0
 
     def skips(self, fault: str, problem: str) -> bool:
-        """Counts a fault. Returns whether to leave the text out; otherwise, it is to be repaired.
-
-        Raises:
-          UserError: the policy is `error`.
-        """
+        """Counts a fault, or raises UserError; whether to leave the text out, not to repair it."""
         if self.policy == "error":
             raise UserError(
                 f"{self.place(self.line)}: {problem} (data.on_bad_text=replace repairs it, skip"

@@ -93,11 +93,7 @@ class TfdsText:
 
 
 def parse_name(argument: str) -> tuple[str, str]:
-    """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given.
-
-    Raises:
-      UserError: the argument is neither.
-    """
+    """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given."""
     match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
     if not match:
         raise UserError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
@@ -115,11 +111,7 @@ def read_records(name: str, split: str, numbers: range | None = None) -> Iterato
 
 @functools.cache
 def open_builder(name: str) -> Any:
-    """Opens a prepared dataset, by its name or its folder.
-
-    Raises:
-      UserError: it does not exist.
-    """
+    """Opens a prepared dataset, by its name or its folder."""
     # Slow to import, and rarely needed.
     from tensorflow_datasets.core import read_only_builder, registered
 
@@ -138,11 +130,7 @@ def open_builder(name: str) -> Any:
 
 @functools.cache
 def open_split(name: str, split: str) -> Any:
-    """Opens a split, or a slice of one, for reading by record number.
-
-    Raises:
-      UserError: there is no such split, or it needs TensorFlow.
-    """
+    """Opens a split, or a slice of one, for reading by record number."""
     builder = open_builder(name)
     try:
         return builder.as_data_source(split=split)

@@ -101,13 +101,10 @@ def _checksum(word: str) -> tuple[int, str]:
 
 
 def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCounts:
-    """Counts the words that a vocabulary is trained on.
+    """Counts the words that a vocabulary of a kind of FILE_NAMES is trained on.
 
-    Args:
-      kind: one of FILE_NAMES. For `wordpiece` and `words`, a word is a word or a punctuation
-        mark of the tokenizer's first step; for SentencePiece, all text between two spaces.
-      sentences: the text, cut anywhere between words.
-      lowercase: whether the tokenizer lower cases text.
+    For `wordpiece` and `words`, a word is a word or a punctuation mark of the tokenizer's first
+    step; for SentencePiece, all text between two spaces. Sentences may be cut between any words.
     """
     _check_kind(kind)
     runs = WordCounts(kind)
@@ -203,13 +200,10 @@ def train_vocabulary(
 
 
 def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathLike) -> None:
-    """Checks that a vocabulary fits in an embedding table of `vocab_size` rows.
+    """Raises UserError if a vocabulary does not fit in an embedding table of `vocab_size` rows.
 
     A vocabulary of whole words may be larger: ELMo reads the characters of words, and predicts the
     unknown word in place of the others.
-
-    Raises:
-      UserError: the vocabulary at `path` is larger.
     """
     if isinstance(tokenizer, WordTokenizer):
         return

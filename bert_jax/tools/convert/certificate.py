@@ -18,12 +18,7 @@ from bert_jax.tools.convert.token_ids import token_id_line
 
 
 def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of certificate.json of an imported checkpoint.
-
-    Args:
-      loaded: the model with all parameters.
-      comparison: result of `comparison.compare_with_source`.
-    """
+    """Returns the content of certificate.json of an import that has all parameters."""
     checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
     assert checkpoint and report  # a workdir has none
     vectors = loaded.sentence_vectors.describe()

@@ -24,12 +24,7 @@ _SHOWN = 40
 
 
 def compare_token_ids(loaded: LoadedModel) -> dict[str, Any]:
-    """Compares the ids of TEXTS with those of transformers, which is installed.
-
-    Returns:
-      `with`, the class of their tokenizer, the number of `texts`, and those that `differ`, each
-      with its ids `here` and `there`; or `none_because`.
-    """
+    """Compares the ids of TEXTS with those of transformers; `none_because` if it cannot."""
     import transformers
 
     assert loaded.checkpoint

@@ -123,7 +123,7 @@ CLASSIFIER = {
     )
 }
 GOOGLE = {
-    "no vocabulary": (remove("vocab.txt"), "vocab.txt cannot be read: .*; name one with --vocab"),
+    "no vocabulary": (remove("vocab.txt"), "vocab.txt is missing: name a vocabulary with --vocab"),
 }
 OPENAI = {
     "missing part": (remove("params_3.npy"), "params_3.npy is missing"),
