@@ -8,6 +8,7 @@ class comes with `modeling_bert_jax.py`, whose classes transformers loads with
 trust_remote_code=True.
 """
 
+import contextlib
 import json
 import pathlib
 import re
@@ -109,13 +110,11 @@ def _find_class(model: LoadedModel) -> tuple[str, Family]:
     family = check_encoder(model.config.model)
     try:
         return _class_of(model, family), family
-    except UserError as error:
-        if family is not FAMILIES["bert"]:
-            raise
-        try:
-            return _class_of(model, OWN), OWN
-        except UserError:
-            raise error from None
+    except UserError:
+        if family is FAMILIES["bert"]:
+            with contextlib.suppress(UserError):
+                return _class_of(model, OWN), OWN
+        raise
 
 
 def _class_of(model: LoadedModel, family: Family) -> str:
@@ -130,18 +129,23 @@ def _class_of(model: LoadedModel, family: Family) -> str:
     if family is FAMILIES["bert"] and not config["model.type_vocab_size"]:
         raise UserError("transformers' BERT has token types, and config.model.type_vocab_size=0.")
     if task.EMBEDS:
-        if _BASE not in family.classes:
-            raise _no_class(model, family)
-        return family.prefix + _BASE
-    if not task.HEAD:
+        has_class, end = _BASE in family.classes, _BASE
+    elif not task.HEAD:
         end = "LMHeadModel" if task.READS_FORWARD else _MASKED_LM
-        has_lm = task.FILLS_MASKS or task.READS_FORWARD
-        if not has_lm or end not in family.classes or task.READS_FORWARD != model.model.is_causal:
-            raise _no_class(model, family)
-        has_pairs = any(path.startswith("next_sentence/") for path in model.params)
-        return family.prefix + ("ForPreTraining" if has_pairs and family.has_pairs else end)
-    if config.task.name not in family.tasks:
-        raise _no_class(model, family)
+        has_class = (task.FILLS_MASKS or task.READS_FORWARD) and end in family.classes
+        has_class = has_class and task.READS_FORWARD == model.model.is_causal
+        if family.has_pairs and any(path.startswith("next_sentence/") for path in model.params):
+            end = "ForPreTraining"
+    else:
+        has_class = task.name in family.tasks
+        end = next((end for end, name in TASKS_BY_CLASS.items() if name == task.name), "")
+    if not has_class:
+        raise UserError(
+            f"transformers has no class for a {title} with config.task.name={task.name!r} whose"
+            " head is that of this package."
+        )
+    if task.EMBEDS or not task.HEAD:
+        return family.prefix + end
     required = _HEADS | {"head": "linear"} | (_POOLING if family is not OWN else {})
     for name, value in required.items():
         if (got := config.get(f"task.{name}", value)) != value:
@@ -149,14 +153,7 @@ def _class_of(model: LoadedModel, family: Family) -> str:
                 f"The head was trained with config.task.{name}={got!r}: transformers' classes of"
                 f" {title} have {value!r} only, so their answers would differ."
             )
-    return family.prefix + next(end for end, t in TASKS_BY_CLASS.items() if t == config.task.name)
-
-
-def _no_class(model: LoadedModel, family: Family) -> UserError:
-    return UserError(
-        f"transformers has no class for a {family.config.title} with config.task.name="
-        f"{model.config.task.name!r} whose head is that of this package."
-    )
+    return family.prefix + end
 
 
 def _stored_name(tensor: str, name: str) -> str:

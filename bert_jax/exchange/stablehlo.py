@@ -47,8 +47,27 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     (folder / "model.stablehlo").write_bytes(program.serialize())
     np.savez(folder / "weights.npz", **loaded.params)  # type: ignore[arg-type]
     (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
-    description = _describe(model, program, loaded)
-    description["sha256"] = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
+    description = {
+        "inputs": {n: {"dtype": "int32", "shape": list(x)} for n, x in _inputs(model).items()},
+        "outputs": {
+            name: {
+                "dtype": x.dtype.name,
+                "shape": [n if type(n) is int else str(n) for n in x.shape],
+            }
+            for name, x in outputs.items()
+        },
+        "longest_sequence": model.model.max_position_embeddings,
+        "vocabulary": {
+            "file": loaded.vocabulary.copy_name,
+            **{name: getattr(loaded.tokenizer, name) for name in _TOKENIZER},
+        },
+        "platforms": list(program.platforms),
+        "jax": jax.__version__,
+        "calling_convention_version": program.calling_convention_version,
+        "step": loaded.step,
+        "sha256": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
+    }
     (folder / "model.json").write_text(json.dumps(description, indent=1) + "\n")
     return description
 
@@ -93,31 +112,3 @@ def _forward(
     if outputs.next_sentence_logits is not None:
         named["next_sentence_logits"] = outputs.next_sentence_logits[:, 0]
     return named
-
-
-def _describe(
-    model: PortableModel, program: jax.export.Exported, loaded: LoadedModel
-) -> dict[str, Any]:
-    """Returns the content of model.json."""
-    outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
-    return {
-        "inputs": {
-            name: {"dtype": "int32", "shape": list(shape)} for name, shape in _inputs(model).items()
-        },
-        "outputs": {
-            name: {
-                "dtype": x.dtype.name,
-                "shape": [n if type(n) is int else str(n) for n in x.shape],
-            }
-            for name, x in outputs.items()
-        },
-        "longest_sequence": model.model.max_position_embeddings,
-        "vocabulary": {
-            "file": loaded.vocabulary.copy_name,
-            **{name: getattr(loaded.tokenizer, name) for name in _TOKENIZER},
-        },
-        "platforms": list(program.platforms),
-        "jax": jax.__version__,
-        "calling_convention_version": program.calling_convention_version,
-        "step": loaded.step,
-    }

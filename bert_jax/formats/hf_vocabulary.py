@@ -28,7 +28,6 @@ from bert_jax.formats.foreign import (
 from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
 from bert_jax.text.byte_level_tokenizer import find_special
 from bert_jax.text.ruled_wordpiece import (
-    Components,
     ordered_pieces,
     read_components,
     ruled_vocabulary,
@@ -62,7 +61,7 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
     if chosen := choices.vocab:
         if chosen.endswith((".json", ".model")):
             return read_vocabulary(chosen), bool(choices.lowercase)
-        return _wordpiece(read_vocabulary(chosen, ".txt"), settings, None, choices)
+        return _wordpiece(read_vocabulary(chosen, ".txt"), settings, {}, choices)
     # transformers takes tokenizer.json first.
     names = ("vocab.txt", "vocab.model", "tokenizer.json", "sentencepiece.bpe.model", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
@@ -72,8 +71,7 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
             vocabulary = read_vocabulary(file, ".txt")
             if os.path.isfile(sibling(path, "tokenizer.json")):
                 return _beside_tokenizer_json(vocabulary, settings, choices)
-            settings.check("WordPiece", SPECIAL_TOKENS, {})
-            return _wordpiece(vocabulary, settings, None, choices)
+            return _wordpiece(vocabulary, settings, {}, choices)
         case "vocab.model":
             lowercase = bool(settings.config.get("do_lower_case"))
             return read_vocabulary(file), _chosen(choices, lowercase)
@@ -106,10 +104,9 @@ def _from_tokenizer_json(
     is_old = "continuing_subword_prefix" in model and "merges" not in model  # without a type
     match model.get("type", "WordPiece" if is_old else None):
         case "WordPiece":
-            found = read_components(tokenizer, file)
-            settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
-            pieces = "".join(piece + "\n" for piece in ordered_pieces(found.ids, file))
-            return _wordpiece(text_vocabulary(pieces.encode()), settings, found, choices)
+            pieces = ordered_pieces(read_components(tokenizer, file).ids, file)
+            content = "".join(piece + "\n" for piece in pieces).encode()
+            return _wordpiece(text_vocabulary(content), settings, tokenizer, choices)
         case "BPE":
             _check_byte_level(tokenizer, file, settings)
             return read_vocabulary(file), _chosen(choices, False)
@@ -136,7 +133,6 @@ def _beside_tokenizer_json(
             " the wrong file."
         )
     found = read_components(tokenizer, file)
-    settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
     ours = {piece: number for number, piece in enumerate(_lines(vocabulary))}
     theirs = {piece.strip(): number for piece, number in found.ids.items()}
     if ours != theirs:
@@ -145,16 +141,21 @@ def _beside_tokenizer_json(
             f"{vocabulary.path} and {file} have other pieces, such as {piece!r}: remove the wrong"
             " file."
         )
-    return _wordpiece(vocabulary, settings, found, choices)
+    return _wordpiece(vocabulary, settings, tokenizer, choices)
 
 
 def _wordpiece(
-    vocabulary: Vocabulary,
-    settings: TokenizerSettings,
-    found: Components | None,
-    choices: Choices,
+    vocabulary: Vocabulary, settings: TokenizerSettings, tokenizer: Json, choices: Choices
 ) -> tuple[Vocabulary, bool]:
-    """Returns a vocabulary of lines, or a tokenizer.json if its rules are not BERT's."""
+    """Returns a vocabulary of lines, or a tokenizer.json if its rules are not BERT's.
+
+    `tokenizer` is the content of tokenizer.json; {}: there is none.
+    """
+    found = None
+    if tokenizer:
+        found = read_components(tokenizer, sibling(settings.path, "tokenizer.json"))
+    if not choices.vocab:
+        settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
     switches = settings.switches(found, choices.lowercase)
     if switches["lowercase"] is None:
         switches["lowercase"] = is_lowercase(vocabulary.content)

@@ -12,6 +12,7 @@ position, [1, in, out].
 import json
 import math
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -78,8 +79,7 @@ def tensors(path: str) -> Arrays:
 
 def _read_shapes(path: str) -> list[tuple[int, ...]]:
     try:
-        with open(path, encoding="utf-8") as file:
-            values: Any = json.load(file)
+        values: Any = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         shapes = [tuple(map(int, shape)) for shape in values]
     except FileNotFoundError:
         raise UserError(f"{path} is missing: it has the shapes of the tensors.") from None

@@ -198,7 +198,11 @@ def import_params(
     for name, array in arrays.items():
         known = (k for k in table.non_parameters if re.fullmatch(k.pattern, name))
         if parts := rows.get(name):
-            _check_dtype(array, original[name], path)
+            if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
+                raise UserError(
+                    f"{path}: {original[name]} has the dtype {array.dtype}: quantized weights are"
+                    " not supported; get them in float32, float16 or bfloat16."
+                )
             params |= _to_parameters(array, parts)
         elif non_parameter := next(known, None):
             non_parameter.check(name, arrays)
@@ -281,15 +285,6 @@ def _by_tensor(rows: Iterable[WeightRow]) -> dict[str, tuple[WeightRow, ...]]:
     for row in rows:
         parts.setdefault(row.tensor, []).append(row)
     return {name: tuple(sorted(rows, key=lambda row: row.part)) for name, rows in parts.items()}
-
-
-def _check_dtype(array: np.ndarray, name: str, path: str) -> None:
-    """Raises UserError for quantized numbers, whose scales are elsewhere."""
-    if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
-        raise UserError(
-            f"{path}: {name} has the dtype {array.dtype}: quantized weights are not supported; get"
-            " them in float32, float16 or bfloat16."
-        )
 
 
 def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:

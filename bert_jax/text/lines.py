@@ -236,6 +236,18 @@ def make_documents(
         yield document
 
 
+def documents_of_text(
+    text: bytes | None, place: str, config: DataConfig, counts: Counter
+) -> Iterator[Document]:
+    """Returns a text of `data.field` as a document; None, a fault, is left out."""
+    at = lambda line: f"{place}, line {line}" if line else place  # noqa: E731
+    bad_text = BadText(config.on_bad_text, counts, at)
+    if text is None:
+        bad_text.skips("non_text_fields", f"column {config.field!r} is null")
+        return iter(())
+    return make_documents(split_lines([text], bad_text), config, True, counts)
+
+
 def _unwrapped(lines: Iterable[str], joint: str, counts: Counter) -> Iterator[str]:
     """Yields each run of lines that are not blank, joined."""
     paragraph, size = [], 0

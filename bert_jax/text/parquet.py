@@ -11,7 +11,7 @@ from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import ENDINGS, Table, table_files
 from bert_jax.text.files import RANGE_BYTES, fingerprint, make_chunks
-from bert_jax.text.lines import BadText, Document, make_documents, split_lines
+from bert_jax.text.lines import Document, documents_of_text
 
 
 class Part(NamedTuple):
@@ -62,15 +62,8 @@ class ParquetText:
         for part in chunk:
             texts = Table(part.path).texts(self.config.field, part.start, part.stop)
             for number, text in texts:
-                lines = self._lines(f"{part.path}, row {number}", text, counts)
-                yield from make_documents(lines, self.config, True, counts)
-
-    def _lines(self, place: str, text: bytes | None, counts: Counter) -> Iterator[str]:
-        bad_text = BadText(self.config.on_bad_text, counts, lambda _: place)
-        if text is None:
-            bad_text.skips("non_text_fields", f"column {self.config.field!r} is null")
-            return iter(())
-        return split_lines([text], bad_text)
+                place = f"{part.path}, row {number}"
+                yield from documents_of_text(text, place, self.config, counts)
 
     def fingerprint(self) -> dict[str, Any]:
         return fingerprint(self.paths)

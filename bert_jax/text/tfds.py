@@ -21,7 +21,7 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES
-from bert_jax.text.lines import BadText, Document, make_documents, split_lines
+from bert_jax.text.lines import Document, documents_of_text
 
 # Records per read.
 _BATCH = 64
@@ -65,17 +65,11 @@ class TfdsText:
 
     def read(self, chunk: range, counts: Counter) -> Iterator[Document]:
         for number, record in read_records(self.name, self.split, chunk):
-            lines = self._lines(number, record[self.config.field], counts)
-            yield from make_documents(lines, self.config, True, counts)
-
-    def _lines(self, number: int, text: Any, counts: Counter) -> Iterator[str]:
-        place = f"{self.name}[{self.split}] record {number}"
-        if not isinstance(text, bytes):
-            raise UserError(
-                f"{place}: data.field={self.config.field!r} is a {type(text).__name__}, not text."
-            )
-        policy = self.config.on_bad_text
-        return split_lines([text], BadText(policy, counts, lambda line: f"{place}, line {line}"))
+            text, place = record[self.config.field], f"{self.name}[{self.split}] record {number}"
+            if not isinstance(text, bytes):
+                kind, field = type(text).__name__, self.config.field
+                raise UserError(f"{place}: data.field={field!r} is a {kind}, not text.")
+            yield from documents_of_text(text, place, self.config, counts)
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns name, version and split, and a hash of the names and sizes of the files."""

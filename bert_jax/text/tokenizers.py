@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
@@ -17,11 +18,11 @@ from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
-def _sentencepiece(content: bytes, lowercase: bool, path: str) -> Tokenizer:
+def _sentencepiece(*arguments: Any) -> Tokenizer:
     # Importing the package takes as long as reading a vocabulary of lines.
     from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    return SentencePieceTokenizer(content, lowercase, path)
+    return SentencePieceTokenizer(*arguments)
 
 
 def _tokenizer_json(content: bytes, lowercase: bool, path: str) -> Tokenizer:

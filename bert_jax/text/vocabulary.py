@@ -106,23 +106,22 @@ def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCou
     For `wordpiece` and `words`, a word is a word or a punctuation mark of the tokenizer's first
     step; for SentencePiece, all text between two spaces. Sentences may be cut between any words.
     """
-    _check_kind(kind)
+    if kind not in FILE_NAMES:
+        raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")
     runs = WordCounts(kind)
     for sentence in sentences:
         runs.add(split_runs(sentence))
     words = WordCounts(kind)
     words.dropped = runs.dropped
     for run, count in runs.counts.items():
-        for word in _words_of(run, kind, lowercase):
+        if kind in ("wordpiece", "words"):
+            parts = basic_tokens(run, lowercase)
+        else:
+            run = run.lower() if lowercase else run
+            parts = [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
+        for word in parts:
             words.counts[word] += count
     return words
-
-
-def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
-    if kind in ("wordpiece", "words"):
-        return basic_tokens(run, lowercase)
-    run = run.lower() if lowercase else run
-    return [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
 
 
 def merge_counts(parts: Iterable[WordCounts], kind: str = "") -> WordCounts:
@@ -155,7 +154,6 @@ def train_vocabulary(
     Raises:
       UserError: the kind is unknown, the text has no words, or the size is too small.
     """
-    _check_kind(kind)
     if vocab_size < MIN_SIZE:
         raise UserError(
             f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
@@ -212,11 +210,6 @@ def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathL
             f"The vocabulary {os.fspath(path)} has {size} entries, more than"
             f" model.vocab_size={vocab_size}: set model.vocab_size={size}."
         )
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in FILE_NAMES:
-        raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")
 
 
 def _is_usable(word: str) -> bool:

@@ -7,6 +7,7 @@
  "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,7 +15,7 @@ from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.formats.weight_table import weights_sha256
-from bert_jax.tools.convert.token_ids import token_id_line
+from bert_jax.tools.convert.transformers_program import token_id_line
 
 
 def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
@@ -65,6 +66,8 @@ def import_lines(certificate: dict[str, Any]) -> list[str]:
     """Returns the lines that are printed of an import's certificate."""
     tensors = certificate["tensors"]
     known = sorted(tensors["known_non_parameters"].items())
+    dtypes = sorted(Counter(tensors["cast"].values()).items())
+    casts = [f"{count} tensors of {dtype}" for dtype, count in dtypes]
     return [
         f"source      {certificate['source']} ({certificate['format']}, {certificate['task']})",
         *(f"note        {note}" for note in certificate["notes"]),
@@ -72,8 +75,8 @@ def import_lines(certificate: dict[str, Any]) -> list[str]:
         f" transposed, {len(tensors['renamed'])} with an older name",
         f"parameters  {certificate['parameters']:,} of the source,"
         f" {certificate['fresh_parameters']:,} random",
-        *(f"left out    {names}" for names in _by_reason(known)),
-        *([f"cast        {_casts(tensors['cast'])} to float32"] if tensors["cast"] else []),
+        *(f"left out    {line}" for line in _by_reason(known)),
+        *([f"cast        {', '.join(casts)} to float32"] if casts else []),
         *(f"random      {name}" for name in tensors["fresh"]),
         *(
             f"random      {rows}: {', '.join(words)}"
@@ -93,11 +96,6 @@ def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:
         f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
         for reason, names in names_by_reason.items()
     ]
-
-
-def _casts(cast: dict[str, str]) -> str:
-    dtypes = sorted(set(cast.values()))
-    return ", ".join(f"{list(cast.values()).count(dtype)} tensors of {dtype}" for dtype in dtypes)
 
 
 def comparison_lines(comparison: dict[str, Any]) -> list[str]:

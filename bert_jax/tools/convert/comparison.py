@@ -13,7 +13,7 @@ from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.models import make_add_fields
 from bert_jax.tools.convert import bilm_references, transformers_program
 from bert_jax.tools.convert.outputs import Batch, Outputs, largest_differences, make_batch, run_ours
-from bert_jax.tools.convert.token_ids import compare_token_ids
+from bert_jax.tools.convert.transformers_program import compare_token_ids
 from bert_jax.training.workdir import open_model
 
 

@@ -12,7 +12,7 @@ from bert_jax.exchange import open_foreign
 from bert_jax.formats.foreign import Choices
 from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.tools.convert import conversions
-from bert_jax.tools.convert.token_ids import TEXTS, compare_token_ids, token_id_line
+from bert_jax.tools.convert.transformers_program import TEXTS, compare_token_ids, token_id_line
 from bert_jax.training.workdir import open_model
 from tests.tools.convert.conftest import VOCABULARY
 from tests.tools.convert.hf_folders import (
