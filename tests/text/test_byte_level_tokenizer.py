@@ -82,17 +82,6 @@ def test_truncation_and_padding_of_the_file_are_not_applied(tmp_path):
     assert load_tokenizer(path, lowercase=False).encode(SENTENCES[0]) == expected
 
 
-def test_spans_are_the_characters_without_spaces(pair):
-    ours, _ = pair
-    for text in (*SENTENCES[:3], *fuzz(400)):
-        spans = ours.character_spans(text)
-        assert len(spans) == len(ours.encode(text))
-        found = [text[start:stop] for start, stop in spans]
-        assert all(part == part.strip() or part.isspace() for part in found)
-        covered = {place for span in spans for place in range(*span)}
-        assert covered >= {place for place, x in enumerate(text) if not x.isspace()}
-
-
 def test_a_missing_package_is_reported(tmp_path, monkeypatch):
     train_byte_level(path := tmp_path / "tokenizer.json", "roberta")
     monkeypatch.setitem(sys.modules, "tokenizers", None)

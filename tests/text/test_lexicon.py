@@ -57,7 +57,7 @@ def read_units(ids: np.ndarray, codes: np.ndarray, matcher: PhraseMatcher) -> li
     ]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_units_are_the_longest_phrases_from_left_to_right(seed):
     rng = random.Random(seed)
     entries = random_lexicon(rng)

@@ -62,19 +62,6 @@ def test_characters_are_bytes_between_markers_all_one_higher_than_in_bilm_tf():
     assert characters[unseen].tolist()[:6] == [259, 111, 0xC3 + 1, 0xA9 + 1, 260, 261]
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "text", "spans"),
-    [
-        (OURS, "The  cat, né.", [(0, 3), (5, 8), (8, 9), (10, 12), (12, 13)]),
-        (GIVEN, " do\u00a0n't  U.S.", [(1, 3), (4, 7), (9, 13)]),
-    ],
-)
-def test_the_characters_of_each_word_in_the_text(vocabulary, text, spans):
-    tokenizer = WordTokenizer(vocabulary, False)
-    assert tokenizer.character_spans(text) == spans
-    assert len(tokenizer.encode(text)) == len(spans)
-
-
 def test_a_trained_vocabulary_has_all_words_by_frequency(tmp_path):
     chunks = ["b b a Dog, <S>", "a b , c"]
     counts = merge_counts((count_words("words", [text], False) for text in chunks), "words")

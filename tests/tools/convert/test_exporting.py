@@ -237,13 +237,10 @@ def sentencepiece_model(tmp_path) -> bytes:
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("kind", ["txt", "model"])
-def test_their_tokenizer_gives_our_ids(request, export, kind):
-    is_wordpiece = kind == "txt"
-    more = {} if is_wordpiece else {"vocabulary": request.getfixturevalue("sentencepiece_model")}
-    workdir, out, certificate = export(compare=True, **more)
+def test_their_tokenizer_gives_our_ids(export, sentencepiece_model):
+    workdir, out, certificate = export(compare=True, vocabulary=sentencepiece_model)
     theirs = transformers.AutoTokenizer.from_pretrained(out)
-    ours = load_tokenizer(workdir / f"vocab.{kind}", lowercase=True)
+    ours = load_tokenizer(workdir / "vocab.model", lowercase=True)
     assert (theirs.mask_token_id, theirs.pad_token_id) == (ours.mask_id, ours.pad_id)
     texts = [("The quick fox", "It is said."), ("it is [MASK].", "so it is said: jumps")]
     batch = theirs(*zip(*texts, strict=True), padding=True, return_tensors="pt")

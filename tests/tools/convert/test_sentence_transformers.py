@@ -24,8 +24,7 @@ TEXTS = ["the cat", "so it is", "", "jumps " * 9]
 PROMPTS = {"query": "it is so: ", "passage": ""}
 
 
-@pytest.mark.parametrize("pooling", ["mean", "max", "cls"])
-@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("pooling, normalize", [("mean", True), ("max", False), ("cls", True)])
 def test_what_is_written_is_read(tmp_path, pooling, normalize):
     vectors = SentenceVectors(pooling, normalize, 30, "", PROMPTS, "query", normalize)
     write_sentence_vectors(vectors, str(tmp_path), 16)
@@ -105,8 +104,6 @@ def test_which_modules_are_followed(tmp_path, kinds, unknown):
         ("sentence_bert_config.json", {"max_seq_length": 9, "do_lower_case": True}, "", 9),
         ("sentence_roberta_config.json", {"max_seq_length": 9}, "", 9),
         ("sentence_bert_config.json", {**ONLY, "query_length": None, "unpad_inputs": True}, "", 20),
-        ("sentence_bert_config.json", {"query_length": 8}, "query_length=8 in sentence_ber", 20),
-        ("sentence_bert_config.json", {"processing_kwargs": {"text": {"a": 1}}}, "processing_", 20),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task='f", 20),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "a SparseEnc", 20),
     ],
@@ -128,9 +125,8 @@ def test_a_default_prompt_without_text_is_refused():
     assert vectors.prompt("query") == PROMPTS["query"]
 
 
-@pytest.mark.parametrize("length", [6, None])
-def test_case_and_length_are_those_of_sentence_transformers(tmp_path, length):
-    """A cased tokenizer behind do_lower_case, which keeps accents; model_max_length is 6 too."""
+def test_case_and_length_are_those_of_sentence_transformers(tmp_path):
+    """A cased tokenizer behind do_lower_case, which keeps accents; model_max_length is 6."""
     library = pytest.importorskip("sentence_transformers")
     import torch
     import transformers
@@ -145,7 +141,7 @@ def test_case_and_length_are_those_of_sentence_transformers(tmp_path, length):
         vocab_size=len(ids), num_hidden_layers=1, max_position_embeddings=40, **sizes
     )
     transformers.BertModel(config).save_pretrained(tmp_path)
-    vectors = SentenceVectors("mean", True, length or 0)
+    vectors = SentenceVectors("mean", True)
     write_sentence_vectors(vectors, str(tmp_path), 16)
     edit_config(tmp_path, "sentence_bert_config.json", do_lower_case=True)
     texts = ["É", "E e", "A b É abb a a a a a b b b"]
