@@ -153,7 +153,12 @@ def _open_bert(
     family = OWN if is_own else FAMILIES[name]
     if only := family.activation:
         choices.check_activation(path, family.config.title, only)
-    _check_class(values, config_path, family)
+    ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
+    known = [family.prefix + end for end in (*family.classes, *ends)]
+    if other := next((x for x in values.get("architectures") or () if x not in known), ""):
+        raise UserError(
+            f"{config_path} has architectures={other!r}: only {', '.join(known)} are supported."
+        )
     model, notes = _read_model(values, config_path, family, choices)
     names = set(map(table.current_name, arrays))
     pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
@@ -206,17 +211,6 @@ def _read_model(
     activation = choices.activation or ACTIVATIONS[stored]
     note = f"GELU: {activation}, config.json says {stored!r}."
     return family.config.read({**values, key: activation}, config_path), [note]
-
-
-def _check_class(values: dict[str, Any], config_path: str, family: Family) -> None:
-    """Raises UserError for a class with a head that is not one of this package."""
-    ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
-    known = [family.prefix + end for end in (*family.classes, *ends)]
-    for name in values.get("architectures") or ():
-        if name not in known:
-            raise UserError(
-                f"{config_path} has architectures={name!r}: only {', '.join(known)} are supported."
-            )
 
 
 def _case_note(lowercase: bool) -> str:

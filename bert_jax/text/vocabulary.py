@@ -80,13 +80,10 @@ class WordCounts:
         self.dropped: Counter[str] = Counter()
 
     def add(self, words: Iterable[str] | Mapping[str, int]) -> None:
+        """Adds words; of a full table, keeps the most frequent, of equal ones by a checksum."""
         self.counts.update(words)
-        if len(self.counts) >= 2 * self._limit:
-            self._keep_most_frequent()
-
-    def _keep_most_frequent(self) -> None:
-        """Keeps the most frequent words. Of equally frequent words, a checksum decides."""
-        counts = self.counts
+        if len(counts := self.counts) < 2 * self._limit:
+            return
         minimum = sorted(counts.values())[-self._limit]
         ties = sorted((word for word, n in counts.items() if n == minimum), key=_checksum)
         staying = set(ties[: self._limit - sum(n > minimum for n in counts.values())])
