@@ -13,7 +13,6 @@ from tests.twins import to_theirs
 pytestmark = pytest.mark.usefixtures("as_users_run_it")
 
 BASE = dict(hidden_size=768, num_layers=12, num_heads=12, intermediate_size=3072)
-TINY = dict(hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512)
 REAL = dict(vocab_size=30522, sequence_length=512)
 
 
@@ -27,7 +26,6 @@ REAL = dict(vocab_size=30522, sequence_length=512)
             1e-5,
             id="odd",
         ),
-        pytest.param(TINY | REAL, (512, 130, 77), 1e-5, id="BERT-Tiny"),
         pytest.param(BASE | REAL, (256, 99), 1e-4, id="BERT-Base", marks=pytest.mark.slow),
         pytest.param({"encoder": "modernbert"}, (40, 29, 7, 1), 1e-5, id="ModernBERT"),
     ],

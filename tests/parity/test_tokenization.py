@@ -5,12 +5,12 @@ on the library in Rust, which AutoTokenizer loads, and one in Python, its earlie
 """
 
 import collections
-import dataclasses
 import itertools
 import json
 import re
 import unicodedata
 from collections.abc import Callable
+from typing import NamedTuple
 
 import pytest
 
@@ -22,21 +22,12 @@ transformers = pytest.importorskip("transformers")
 legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
 
 
-@dataclasses.dataclass(frozen=True)
-class Kind:
-    """One way in which a tokenizer of transformers differs.
-
-    Attributes:
-      name: as README lists it.
-      programs: `rust`, `python` or both.
-      applies: (a run of text without spaces, lowercase) -> whether it may differ in this way.
-      example: a text that does, in lower case or as it is.
-      ours, theirs: its pieces.
-    """
+class Kind(NamedTuple):
+    """One way in which a tokenizer of transformers differs, as README lists it."""
 
     name: str
-    programs: tuple[str, ...]
-    applies: Callable[[str, bool], bool]
+    programs: tuple[str, ...]  # `rust`, `python` or both
+    applies: Callable[[str, bool], bool]  # (a run of text without spaces, lowercase) -> may differ
     example: str
     lowercase: bool
     ours: list[str]
