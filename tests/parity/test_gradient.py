@@ -1,6 +1,6 @@
 """The gradient that the optimizer gets, for every parameter, against torch's.
 
-That of GPT is compared in test_double_heads.py.
+That of GPT is compared in test_double_heads.py; what optimizers make of gradients, in tests/optim.
 """
 
 import pytest

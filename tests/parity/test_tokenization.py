@@ -4,9 +4,6 @@ Ours gives the ids of google-research/bert (tests/text/test_tokenization.py). tr
 on the library in Rust, which AutoTokenizer loads, and one in Python, its earlier one.
 """
 
-import collections
-import itertools
-import json
 import re
 import unicodedata
 from collections.abc import Callable
@@ -14,9 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
-from bert_jax.text.tokenization import CLEAN, SPECIAL_TOKENS, basic_tokens, split_runs
+from bert_jax.text.tokenization import CLEAN, SPECIAL_TOKENS, basic_tokens
 from bert_jax.text.tokenizers import load_tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer
 
 transformers = pytest.importorskip("transformers")
 legacy = pytest.importorskip("transformers.models.bert.tokenization_bert_legacy")
@@ -160,47 +156,3 @@ def test_no_other_character_differs(program, lowercase):
         text = f"A{character}b"
         if words(text) != basic_tokens(text, lowercase):
             assert kinds_of(text, program, lowercase), f"U+{code:04X}"
-
-
-@pytest.fixture(scope="session")
-def real_runs(shared_data):
-    """How often each run of characters between spaces occurs in all real text."""
-    runs = collections.Counter()
-    for folder in ("text", "squad", "ner", "multiple_choice"):
-        for path in sorted((shared_data / folder).rglob("*.*")):
-            text = path.read_text(encoding="utf-8")
-            if path.suffix == ".json":  # one value, or one a line
-                text = "\n".join(
-                    itertools.chain(*map(strings_in, map(json.loads, text.splitlines())))
-                )
-            runs.update(split_runs(text))
-    return runs
-
-
-def strings_in(value):
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for item in value.values() if isinstance(value, dict) else value:
-            yield from strings_in(item)
-
-
-@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("program", BOTH)
-@pytest.mark.parametrize(
-    "name, lowercase", [("bert-base-uncased", True), ("bert-base-cased", False)]
-)
-def test_real_text_differs_in_no_other_way(shared_data, real_runs, name, lowercase, program, every):
-    """`pytest -s -m slow` shows the counts that docs/differences.md has."""
-    path = shared_data / "vocab" / name / "vocab.txt"
-    ours: WordPieceTokenizer = load_tokenizer(path, lowercase)  # type: ignore
-    theirs = make_theirs(program, path, lowercase)
-    counts, total = collections.Counter(), 0
-    for run, times in itertools.islice(real_runs.items(), 0, None, every):
-        total += times
-        if theirs(run) != ours.encode(run):
-            kinds = kinds_of(run, program, lowercase)
-            assert kinds, ascii(run)
-            counts[" or ".join(kinds)] += times
-    print(f"\n{name}, {program}, of {total:,} runs: {dict(counts)}")
-    assert counts.total() < 1e-4 * total
