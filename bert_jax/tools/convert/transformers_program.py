@@ -199,7 +199,8 @@ def compare_token_ids(loaded: LoadedModel) -> dict[str, Any]:
         with quiet():
             theirs = transformers.AutoTokenizer.from_pretrained(sibling(loaded.checkpoint.path, ""))
     except Exception as error:  # of any kind, by a package that the tokenizer needs
-        return {"none_because": f"transformers cannot load the tokenizer ({error})"[:200]}
+        line = " ".join(str(error).split())[:160]
+        return {"none_because": f"transformers cannot load the tokenizer ({line})"}
     differ = []
     for text in TEXTS:
         here = list(map(int, loaded.tokenizer.encode(text)))
