@@ -74,7 +74,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:
             values["pooled"] = pooled[:, 0]
-        embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
+        tables = tree[model.name].get("embeddings", {})  # ELMo of characters has none
+        embedding = tables.get("word_embeddings", {}).get("embedding")
         if head := tree.get("masked_lm"):
             scores: Any = LMHead(model).apply({"params": head}, encoded.hidden, embedding)
             values["masked-LM logits"] = scores.logits()
