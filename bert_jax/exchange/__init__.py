@@ -12,8 +12,7 @@ import pathlib
 from typing import Any
 
 from bert_jax.exchange import huggingface, stablehlo
-from bert_jax.exchange.foreign import as_stored, open_foreign, with_new_parameters
-from bert_jax.exchange.loaded import LoadedModel
+from bert_jax.exchange.loaded import LoadedModel, as_stored, open_foreign, with_new_parameters
 from bert_jax.files.atomic import whole_folder
 from bert_jax.files.errors import UserError
 

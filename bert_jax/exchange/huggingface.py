@@ -8,8 +8,10 @@ class comes with `modeling_bert_jax.py`, whose classes transformers loads with
 trust_remote_code=True.
 """
 
+import contextlib
 import json
 import pathlib
+import re
 from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig
@@ -39,12 +41,8 @@ _POOLING = {"pool": "cls", "pooler": True}
 def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     """Writes the files of a model into an empty folder.
 
-    Returns:
-      Facts about the export, a part of certificate.json: `class` of transformers, `tensors`,
-      number of `parameters`, `weights_sha256`.
-
-    Raises:
-      UserError: transformers has no class for the task, or not for a model with these settings.
+    Returns facts about the export, a part of certificate.json: `class` of transformers, `tensors`,
+    number of `parameters`, `weights_sha256`.
     """
     name, family = _find_class(model)
     params, left_out = _choose_params(model, name)
@@ -52,19 +50,13 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
     tensors = {_stored_name(tensor, name): array for tensor, array in tensors.items()}
     reads_pairs = family.reads_pairs and model.config["model.type_vocab_size"] > 0
-    files = {
-        "config.json": _json_text(_config(model, name, family)),
-        **tokenizer_files(model, reads_pairs, family.frames_text),
-    }
+    (folder / "config.json").write_text(_json_text(_config(model, name, family)), encoding="utf-8")
     if family is OWN:
-        files[MODELING.name] = MODELING.read_text(encoding="utf-8")
-    for file, text in files.items():
-        (folder / file).write_text(text, encoding="utf-8")
+        (folder / MODELING.name).write_bytes(MODELING.read_bytes())
+    write_tokenizer(model, folder, reads_pairs, family.frames_text)
     # transformers requires the metadata.
     write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
     write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
-    if model.vocabulary.kind != ".gpt" and model.vocabulary.copy_name not in files:
-        (folder / model.vocabulary.copy_name).write_bytes(model.vocabulary.content)
     return {
         "class": name,
         "tensors": {
@@ -79,11 +71,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def check_encoder(model: EncoderConfig) -> Family:
-    """Returns the family of classes that has an encoder.
-
-    Raises:
-      UserError: there is none. An encoder that transformers lacks is refused as a BERT.
-    """
+    """Returns the family of an encoder; one that transformers lacks is refused as a BERT."""
     family = FAMILIES.get(model.name, FAMILIES["bert"])
     try:
         family.config.check(model.to_dict())
@@ -118,21 +106,15 @@ def _choose_params(model: LoadedModel, name: str) -> tuple[Arrays, dict[str, str
 
 
 def _find_class(model: LoadedModel) -> tuple[str, Family]:
-    """Returns the name of the class for a model, and its family.
-
-    Raises:
-      UserError: there is none.
-    """
+    """Returns the name of the class for a model, and its family; raises UserError if none."""
     family = check_encoder(model.config.model)
     try:
         return _class_of(model, family), family
-    except UserError as error:
-        if family is not FAMILIES["bert"]:
-            raise
-        try:
-            return _class_of(model, OWN), OWN
-        except UserError:
-            raise error from None
+    except UserError:
+        if family is FAMILIES["bert"]:
+            with contextlib.suppress(UserError):
+                return _class_of(model, OWN), OWN
+        raise
 
 
 def _class_of(model: LoadedModel, family: Family) -> str:
@@ -147,18 +129,23 @@ def _class_of(model: LoadedModel, family: Family) -> str:
     if family is FAMILIES["bert"] and not config["model.type_vocab_size"]:
         raise UserError("transformers' BERT has token types, and config.model.type_vocab_size=0.")
     if task.EMBEDS:
-        if _BASE not in family.classes:
-            raise _no_class(model, family)
-        return family.prefix + _BASE
-    if not task.HEAD:
+        has_class, end = _BASE in family.classes, _BASE
+    elif not task.HEAD:
         end = "LMHeadModel" if task.READS_FORWARD else _MASKED_LM
-        has_lm = task.FILLS_MASKS or task.READS_FORWARD
-        if not has_lm or end not in family.classes or task.READS_FORWARD != model.model.is_causal:
-            raise _no_class(model, family)
-        has_pairs = any(path.startswith("next_sentence/") for path in model.params)
-        return family.prefix + ("ForPreTraining" if has_pairs and family.has_pairs else end)
-    if config.task.name not in family.tasks:
-        raise _no_class(model, family)
+        has_class = (task.FILLS_MASKS or task.READS_FORWARD) and end in family.classes
+        has_class = has_class and task.READS_FORWARD == model.model.is_causal
+        if family.has_pairs and any(path.startswith("next_sentence/") for path in model.params):
+            end = "ForPreTraining"
+    else:
+        has_class = task.name in family.tasks
+        end = next((end for end, name in TASKS_BY_CLASS.items() if name == task.name), "")
+    if not has_class:
+        raise UserError(
+            f"transformers has no class for a {title} with config.task.name={task.name!r} whose"
+            " head is that of this package."
+        )
+    if task.EMBEDS or not task.HEAD:
+        return family.prefix + end
     required = _HEADS | {"head": "linear"} | (_POOLING if family is not OWN else {})
     for name, value in required.items():
         if (got := config.get(f"task.{name}", value)) != value:
@@ -166,23 +153,14 @@ def _class_of(model: LoadedModel, family: Family) -> str:
                 f"The head was trained with config.task.{name}={got!r}: transformers' classes of"
                 f" {title} have {value!r} only, so their answers would differ."
             )
-    return family.prefix + next(end for end, t in TASKS_BY_CLASS.items() if t == config.task.name)
-
-
-def _no_class(model: LoadedModel, family: Family) -> UserError:
-    return UserError(
-        f"transformers has no class for a {family.config.title} with config.task.name="
-        f"{model.config.task.name!r} whose head is that of this package."
-    )
+    return family.prefix + end
 
 
 def _stored_name(tensor: str, name: str) -> str:
     """Returns the name of a tensor in a class; some call the last layer of a classifier so."""
     has_projection = name.startswith(("Electra", "Roberta", "XLMRoberta"))
     if has_projection and name.endswith("ForSequenceClassification"):
-        return tensor.replace("classifier.", "classifier.out_proj.").replace(
-            "out_proj.dense", "dense"
-        )
+        return re.sub(r"^classifier\.(?!dense)", "classifier.out_proj.", tensor)
     return tensor
 
 
@@ -225,19 +203,23 @@ _OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassificat
 # ------------------------------------------------------------------ tokenizer files
 
 
-def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
-    """Returns the content of each tokenizer file, by name, apart from the vocabulary's copy.
+def write_tokenizer(
+    model: LoadedModel, folder: pathlib.Path, reads_pairs: bool, frames_text: bool
+) -> None:
+    """Writes the tokenizer files and the vocabulary; see `Family` for the last two arguments."""
+    vocabulary = model.vocabulary
+    if vocabulary.kind == ".gpt":
+        files = _gpt_files(model)
+    else:
+        files = _tokenizer_files(model, reads_pairs, frames_text)
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    if vocabulary.kind != ".gpt" and vocabulary.copy_name not in files:
+        (folder / vocabulary.copy_name).write_bytes(vocabulary.content)
 
-    Args:
-      model: the model.
-      reads_pairs, frames_text: see `Family`.
 
-    Raises:
-      UserError: the run's vocabulary has no tokenizer.json.
-    """
+def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
     length, content = model.config.model.max_position_embeddings, model.vocabulary.content
-    if model.vocabulary.kind == ".gpt":
-        return _gpt_files(model, length)
     settings = tokenizer_config(model.tokenizer, length)
     if not reads_pairs:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
@@ -252,13 +234,13 @@ def tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) ->
     return files
 
 
-def _gpt_files(model: LoadedModel, length: int) -> dict[str, str]:
+def _gpt_files(model: LoadedModel) -> dict[str, str]:
     """Returns the files of the released vocabulary, with the special tokens at its end."""
     _, merges = unpack(model.vocabulary.content, model.vocabulary.path)
     ids = {piece: number for number, piece in enumerate(model.tokenizer.pieces)}
     settings = {
         "tokenizer_class": "OpenAIGPTTokenizer",
-        "model_max_length": length,
+        "model_max_length": model.config.model.max_position_embeddings,
         "unk_token": UNKNOWN,
         "additional_special_tokens": list(SPECIAL_TOKENS),
     }

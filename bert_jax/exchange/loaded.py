@@ -1,21 +1,32 @@
-"""A model in memory, with everything that describes it: what is opened, and what is exported."""
+"""A model in memory, with everything that describes it: what is opened, and what is exported.
+
+`open_foreign` makes one of a checkpoint of another program.
+"""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
-from bert_jax.config.run import RunConfig
+from bert_jax.config.encoders import make_encoder_config
+from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.data.labelled.tags import is_typed_tag
 from bert_jax.devices.trees import flatten
 from bert_jax.files.errors import UserError
-from bert_jax.formats.foreign import ForeignCheckpoint
-from bert_jax.formats.sentence_transformers import SentenceVectors
-from bert_jax.formats.weight_table import Arrays, ImportReport
-from bert_jax.models import complete_batch, make_encoder
+from bert_jax.formats import FORMATS, open_checkpoint
+from bert_jax.formats.foreign import Choices, ForeignCheckpoint
+from bert_jax.formats.hub import local_model
+from bert_jax.formats.names import NAMES
+from bert_jax.formats.sentence_transformers import SentenceVectors, read_sentence_vectors
+from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
+from bert_jax.models import complete_batch, make_encoder, reads_new_words
 from bert_jax.models.heads import PreTrainingModel
+from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import EncoderConfig, parameter_shapes
+from bert_jax.tasks import find_task
 from bert_jax.tasks.bidirectional_lm.model import BidirectionalLanguageModel
 from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.text.tokenization import Tokenizer
@@ -81,13 +92,8 @@ def check_heads(loaded: LoadedModel) -> None:
 
 def portable_encoder(config: RunConfig) -> EncoderConfig:
     """Returns the encoder in float32, with an attention that lowers on all platforms."""
-    portable = {
-        "attention": "einsum",
-        "remat": False,
-        "last_layer_predicted_only": False,
-    }
-    values = {f"model.{name}": portable[name] for name in portable}
-    return config.replace({"dtype": "float32", **values}).model
+    values = {"attention": "einsum", "remat": False, "last_layer_predicted_only": False}
+    return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()}).model
 
 
 def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
@@ -126,3 +132,158 @@ def words_param(encoder: str) -> str:
 def vocabulary_params(encoder: str) -> tuple[str, ...]:
     """Returns the paths of the parameters that have a row for each entry of the vocabulary."""
     return (words_param(encoder), "masked_lm/bias")
+
+
+# ------------------------------------------------------------------ other programs
+
+
+def open_foreign(path: str, format: str = "", choices: Choices | None = None) -> LoadedModel:
+    """Reads a checkpoint of another program.
+
+    Args:
+      path: file or folder.
+      format: a key of FORMATS; empty: the one that matches.
+      choices: settings that take precedence over the checkpoint's.
+
+    Returns:
+      The model. Its `params` lack the heads that the checkpoint lacks, which `missing` names. The
+      word embedding table ends in random rows for tokens that the checkpoint has no embeddings of.
+
+    Raises:
+      UserError: the checkpoint is incomplete or corrupt, is not a model of this package, its
+        tensors do not match its configuration, or it has values that are not finite.
+    """
+    checkpoint = open_checkpoint(path, format, choices)
+    config = _make_config(checkpoint)
+    model = config.model
+    params, report = _read(checkpoint, config, model)
+    new_rows = {}
+    if words := checkpoint.new_words:
+        table = words_param(model.name)
+        new = initializer(model)(_key(), (len(words), model.hidden_size), np.float32)
+        new_rows = {f"{table}[{len(params[table])}:]": list(words)}
+        params[table] = np.concatenate([params[table], np.asarray(new)])
+    return LoadedModel(
+        source=f"{checkpoint.path} ({FORMATS[checkpoint.format].TITLE})",
+        config=config,
+        params=params,
+        tokenizer=checkpoint.tokenizer(reads_new_words(model)),
+        vocabulary=checkpoint.vocabulary,
+        labels=checkpoint.labels,
+        sentence_vectors=read_sentence_vectors(local_model(path)),
+        missing=report.missing,
+        new_rows=new_rows,
+        checkpoint=checkpoint,
+        report=report,
+    )
+
+
+def with_new_parameters(loaded: LoadedModel) -> LoadedModel:
+    """Returns the model with random parameters for those in `missing` that `params` lacks."""
+    if not (absent := set(loaded.missing) - loaded.params.keys()):
+        return loaded
+    model = loaded.model
+    module = language_model(model, loaded.config.model.next_sentence)
+
+    def init(key: jax.Array) -> dict[str, jax.Array]:
+        params = flatten(module.init(key, example_batch(model), deterministic=True)["params"])
+        return {path: params[path] for path in sorted(absent)}  # the others are not computed
+
+    params = loaded.params | jax.device_get(jax.jit(init)(_key()))
+    return dataclasses.replace(loaded, params=params)
+
+
+def as_stored(loaded: LoadedModel) -> LoadedModel:
+    """Returns a foreign model with the parameters that its checkpoint has, without random ones."""
+    params, config = loaded.trained_params, loaded.config
+    if loaded.checkpoint and (new := len(loaded.checkpoint.new_words)):
+        table = words_param(config.model.name)
+        params[table] = params[table][:-new]
+        config = config.replace({"model.vocab_size": config.model.vocab_size - new})
+    return dataclasses.replace(loaded, config=config, params=params)
+
+
+def _key() -> jax.Array:
+    """Returns the key of the initial parameters of a run with seed 0, as `training.state` makes it.
+
+    Every import of a checkpoint therefore has the same random parameters.
+    """
+    return jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), 0)
+
+
+def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
+    """Returns the task's default configuration with the checkpoint's values."""
+    task, labels = find_task(checkpoint.task), checkpoint.labels
+    # A token classifier predicts entities unless a label has another form.
+    is_tagger = task.HEAD == "classifier" and not task.POOLS
+    variant = ("words",) if is_tagger and not all(map(is_typed_tag, labels)) else ()
+    config = task.default_config(*variant)
+    model = make_encoder_config(checkpoint.model)
+    values = {
+        **checkpoint.settings,
+        "data.vocab": checkpoint.vocabulary.path,
+        "data.lowercase": checkpoint.lowercase,
+    }
+    if "task.problem_type" in config.fields():
+        values["task.problem_type"] = checkpoint.label_kind
+        if checkpoint.label_kind == "regression":
+            values["metrics"] = ("spearman", "pearson")
+    longest = model.max_position_embeddings
+    if isinstance(config, PretrainingConfig):
+        if config.data.segments == "pairs" and not model.next_sentence:
+            is_causal = task.READS_FORWARD
+            values["data.segments"] = "running_text" if is_causal else "full_sentences"
+        if longest < max(phase.sequence_length for phase in config.make_phases(0)):
+            values["phases"] = ((longest, 1.0),)
+    else:
+        values["max_length"] = min(config["max_length"], longest)
+    return config.replace(values, model=model)
+
+
+def _read(
+    checkpoint: ForeignCheckpoint, config: RunConfig, model: EncoderConfig
+) -> tuple[Arrays, ImportReport]:
+    """Returns the checkpoint's parameters, without those of missing heads, and the report."""
+    table = NAMES[model.name][checkpoint.format]
+    expected = _expected_shapes(checkpoint, table, config, model)
+    params, report = import_params(
+        checkpoint.tensors, table, model.num_layers, expected, model.name, checkpoint.path
+    )
+    for tensor, paths in report.used.items():
+        arrays = [params[path] for path in paths]
+        size = sum(array.size for array in arrays)
+        if count := size - sum(np.count_nonzero(np.isfinite(array)) for array in arrays):
+            raise UserError(
+                f"{checkpoint.path}: {tensor} has {count:,} NaN or infinite values (as float32) of"
+                f" {size:,}: the file is corrupt, or the training diverged; get another one."
+            )
+    return params, report
+
+
+def _expected_shapes(
+    checkpoint: ForeignCheckpoint, table: WeightTable, config: RunConfig, model: EncoderConfig
+) -> dict[str, tuple[int, ...]]:
+    """Returns parameter path -> shape of the checkpoint's model, heads included."""
+    leaves = pretraining_shapes(model, config.model.next_sentence)
+    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    if new := len(checkpoint.new_words):
+        rows, features = shapes[words_param(model.name)]
+        shapes[words_param(model.name)] = (rows - new, features)
+    head = find_task(checkpoint.task).HEAD
+    if not head:
+        return shapes
+    # Only the checkpoint knows the number of classes.
+    bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
+    stored = next((n for n in checkpoint.tensors if table.current_name(n) == bias), None)
+    if stored is None:
+        raise UserError(
+            f"{checkpoint.path} is a model for the task {checkpoint.task!r} and lacks {bias}: get"
+            " another one."
+        )
+    (classes,) = checkpoint.tensors[stored].shape
+    shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
+    if find_task(checkpoint.task).POOLS and config["task.pooler"]:
+        shapes[f"{model.name}/pooler/kernel"] = (model.hidden_size, model.hidden_size)
+        if model.biases:
+            shapes[f"{model.name}/pooler/bias"] = (model.hidden_size,)
+    return shapes | {f"{head}/bias": (classes,), f"{head}/kernel": (model.hidden_size, classes)}

@@ -24,21 +24,14 @@ from bert_jax.models.heads import PreTrainingModel
 from bert_jax.tasks.causal_lm.model import CausalLMModel
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-_INPUTS = {
-    "input_ids": ("batch", "seq"),
-    "token_type_ids": ("batch", "seq"),
-    "attention_mask": ("batch", "seq"),
-}
+_INPUTS = dict.fromkeys(("input_ids", "token_type_ids", "attention_mask"), ("batch", "seq"))
+_TOKENIZER = ("lowercase", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
 _POSITIONS = {"masked_lm_positions": ("batch", "predictions")}
 PortableModel = PreTrainingModel | CausalLMModel
 
 
 def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
-    """Writes the files of a model into an empty folder; returns the content of model.json.
-
-    Raises:
-      UserError: for a task without language model, or a model with a copy head.
-    """
+    """Writes the files of a model into an empty folder; returns the content of model.json."""
     row = loaded.config.task
     if not (row.FILLS_MASKS or row.READS_FORWARD):
         raise UserError(
@@ -54,8 +47,27 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     (folder / "model.stablehlo").write_bytes(program.serialize())
     np.savez(folder / "weights.npz", **loaded.params)  # type: ignore[arg-type]
     (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
-    description = _describe(model, program, loaded)
-    description["sha256"] = {path.name: file_sha256(path) for path in sorted(folder.iterdir())}
+    outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
+    description = {
+        "inputs": {n: {"dtype": "int32", "shape": list(x)} for n, x in _inputs(model).items()},
+        "outputs": {
+            name: {
+                "dtype": x.dtype.name,
+                "shape": [n if type(n) is int else str(n) for n in x.shape],
+            }
+            for name, x in outputs.items()
+        },
+        "longest_sequence": model.model.max_position_embeddings,
+        "vocabulary": {
+            "file": loaded.vocabulary.copy_name,
+            **{name: getattr(loaded.tokenizer, name) for name in _TOKENIZER},
+        },
+        "platforms": list(program.platforms),
+        "jax": jax.__version__,
+        "calling_convention_version": program.calling_convention_version,
+        "step": loaded.step,
+        "sha256": {path.name: file_sha256(path) for path in sorted(folder.iterdir())},
+    }
     (folder / "model.json").write_text(json.dumps(description, indent=1) + "\n")
     return description
 
@@ -100,36 +112,3 @@ def _forward(
     if outputs.next_sentence_logits is not None:
         named["next_sentence_logits"] = outputs.next_sentence_logits[:, 0]
     return named
-
-
-def _describe(
-    model: PortableModel, program: jax.export.Exported, loaded: LoadedModel
-) -> dict[str, Any]:
-    """Returns the content of model.json."""
-    outputs = jax.tree.unflatten(program.out_tree, program.out_avals)
-    return {
-        "inputs": {
-            name: {"dtype": "int32", "shape": list(shape)} for name, shape in _inputs(model).items()
-        },
-        "outputs": {
-            name: {
-                "dtype": aval.dtype.name,
-                "shape": [n if isinstance(n, int) else str(n) for n in aval.shape],
-            }
-            for name, aval in outputs.items()
-        },
-        "longest_sequence": model.model.max_position_embeddings,
-        "vocabulary": {
-            "file": loaded.vocabulary.copy_name,
-            "lowercase": loaded.tokenizer.lowercase,
-            "pad_id": loaded.tokenizer.pad_id,
-            "unk_id": loaded.tokenizer.unk_id,
-            "cls_id": loaded.tokenizer.cls_id,
-            "sep_id": loaded.tokenizer.sep_id,
-            "mask_id": loaded.tokenizer.mask_id,
-        },
-        "platforms": list(program.platforms),
-        "jax": jax.__version__,
-        "calling_convention_version": program.calling_convention_version,
-        "step": loaded.step,
-    }

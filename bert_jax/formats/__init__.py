@@ -35,11 +35,7 @@ FORMATS: dict[str, ModuleType] = {
 
 
 def format_of(path: str) -> str:
-    """Returns "workdir" for a folder of this package, or a key of FORMATS.
-
-    Raises:
-      UserError: there is no such path, or it is none of these.
-    """
+    """Returns "workdir" for a folder of this package, or a key of FORMATS, or raises UserError."""
     path = local_model(path)
     if os.path.isdir(os.path.join(path, "checkpoints")) or store.is_run(path):
         return "workdir"
@@ -64,13 +60,7 @@ def open_checkpoint(
 ) -> ForeignCheckpoint:
     """Opens a checkpoint of another program and checks the size of its vocabulary.
 
-    Args:
-      path: file or folder.
-      format: a key of FORMATS; empty: the one that matches.
-      choices: settings that take precedence over the checkpoint's.
-
-    Raises:
-      UserError: it is incomplete, or not a model that this package has.
+    The arguments are those of `exchange.open_foreign`.
     """
     path = local_model(path)
     checkpoint = FORMATS[format or format_of(path)].open_checkpoint(path, choices or Choices())

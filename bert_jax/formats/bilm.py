@@ -15,6 +15,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats import foreign
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.weight_table import Arrays
+from bert_jax.text.tokenizers import read_vocabulary
 from bert_jax.text.word_tokenizer import MAX_CHARACTERS, WORD_SPECIALS, make_word_vocabulary
 
 TITLE = "bilm-tf"
@@ -29,18 +30,14 @@ _NUM_SAMPLES = 8192
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder.
-
-    Raises:
-      UserError: it is incomplete, or its options are not those of a bidirectional model.
-    """
+    """Opens a folder."""
     options_path = os.path.join(path, OPTIONS)
     options = foreign.read_json_object(options_path)
     arrays = tensors(path)
     no_words = make_word_vocabulary(())
     vocabulary = foreign.text_vocabulary(no_words)
     if name := choices.vocab or _find(path, "vocab*.txt", "vocabularies", "--vocab=PATH"):
-        vocabulary = foreign.read_vocabulary(name)
+        vocabulary = read_vocabulary(name, ".txt")
     notes = ["Text is not lower cased."] if not choices.lowercase else ["Text is lower cased."]
     if not name:
         notes.append(f"{path} has no vocab*.txt: words are known by their characters only.")
@@ -70,17 +67,12 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a folder of bilm-tf."""
     is_model = os.path.isfile(os.path.join(path, OPTIONS))
     return is_model and bool(glob.glob(os.path.join(glob.escape(path), "*weights.hdf5")))
 
 
 def tensors(path: str) -> Arrays:
-    """Returns the weights of a folder, with the table of words where it has a file of its own.
-
-    Raises:
-      UserError: there are no weights, or they cannot be read.
-    """
+    """Returns the weights of a folder, with the table of words where it has a file of its own."""
     weights = _find(path, "*weights.hdf5", "files of weights", "one, in a folder of its own")
     if not weights:
         raise UserError(f"{path} has no *weights.hdf5, the file of the model's weights: add it.")
@@ -94,11 +86,7 @@ def tensors(path: str) -> Arrays:
 
 
 def read_hdf5(path: str) -> Arrays:
-    """Returns all datasets of a file by their full names.
-
-    Raises:
-      UserError: h5py is missing, or the file cannot be read.
-    """
+    """Returns all datasets of a file by their full names."""
     try:
         import h5py
     except ImportError:
@@ -134,11 +122,7 @@ def _find(path: str, pattern: str, what: str, fix: str) -> str:
 
 
 def _model_fields(options: Mapping[str, Any], path: str) -> dict[str, Any]:
-    """Returns fields of config.model from options.json.
-
-    Raises:
-      UserError: a value is missing or not supported.
-    """
+    """Returns fields of config.model from options.json."""
     try:
         if not options.get("bidirectional", True):
             raise UserError(f"{path} has bidirectional=false: only models with both directions.")

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import pathlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -83,14 +84,9 @@ def sibling(path: str, name: str) -> str:
 
 
 def read_json_object(path: str) -> dict[str, Any]:
-    """Returns the content of a JSON file of a checkpoint.
-
-    Raises:
-      UserError: the file is missing or not a JSON object.
-    """
+    """Returns the object in a JSON file of a checkpoint; raises UserError if it has none."""
     try:
-        with open(path, encoding="utf-8") as file:
-            values = json.load(file)
+        values = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} is missing: it has the sizes of the model.") from None
     except (ValueError, OSError) as error:
@@ -101,21 +97,6 @@ def read_json_object(path: str) -> dict[str, Any]:
 
 
 # ------------------------------------------------------------------ vocabularies
-
-
-def read_vocabulary(path: str) -> Vocabulary:
-    """Returns the vocabulary in a vocab.txt, whatever its name.
-
-    Raises:
-      UserError: it cannot be read.
-    """
-    try:
-        with open(path, "rb") as file:
-            return text_vocabulary(file.read(), path)
-    except OSError as error:
-        raise UserError(
-            f"The vocabulary {path} cannot be read: {error.strerror}; name one with --vocab=PATH."
-        ) from None
 
 
 def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
@@ -138,11 +119,7 @@ def is_padded(rows: int, padded: int) -> bool:
 
 
 def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
-    """Compares the size of a vocabulary with the rows of the embedding table; returns notes.
-
-    Raises:
-      UserError: the sizes differ by more than padding.
-    """
+    """Raises UserError if the sizes differ by more than padding of the table; returns notes."""
     if pieces == rows:
         return ()
     if is_padded(pieces, rows):

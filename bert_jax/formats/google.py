@@ -9,17 +9,14 @@ from bert_jax.formats.foreign import Choices, ForeignCheckpoint, sibling
 from bert_jax.formats.hf_labels import read_labels, read_problem_type
 from bert_jax.formats.model_configs import BERT
 from bert_jax.formats.tensorflow_bundle import Bundle, Entry, find_prefixes
+from bert_jax.text.tokenizers import read_vocabulary
 
 TITLE = "google-research/bert"
 CONFIG = "bert_config.json"
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder, or a checkpoint (path without `.index`).
-
-    Raises:
-      UserError: it is incomplete or not a BERT.
-    """
+    """Opens a folder, or a checkpoint (path without `.index`)."""
     config_path = sibling(path, CONFIG)
     bundle = Bundle(_prefix(path))
     values = foreign.read_json_object(config_path)
@@ -30,7 +27,9 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     activation = choices.activation or "gelu_tanh"
     model = BERT.read({**values, "hidden_act": activation}, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle
-    vocabulary = foreign.read_vocabulary(choices.vocab or sibling(path, "vocab.txt"))
+    if not (name := choices.vocab) and not os.path.isfile(name := sibling(path, "vocab.txt")):
+        raise UserError(f"{name} is missing: name a vocabulary with --vocab=PATH.")
+    vocabulary = read_vocabulary(name, ".txt")
     lowercase, reason = choices.lowercase, "as you say"
     if lowercase is None:
         lowercase = foreign.is_lowercase(vocabulary.content)
@@ -66,16 +65,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def tensors(path: str) -> Mapping[str, Entry]:
-    """Returns the dtype and shape of each tensor of a folder, or of a checkpoint.
-
-    Raises:
-      UserError: there is no checkpoint, there are several, or it cannot be read.
-    """
+    """Returns the dtype and shape of each tensor of a folder, or of a checkpoint."""
     return Bundle(_prefix(path)).entries
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a checkpoint of this format."""
     return os.path.isfile(f"{path}.index") or os.path.isfile(os.path.join(path, CONFIG))
 
 

@@ -45,11 +45,7 @@ def gpt_checkpoint(
 
 
 def find_vocabulary(path: str, choices: Choices) -> tuple[Vocabulary, bool]:
-    """Returns the vocabulary chosen, or that in the folder, and whether text is lower cased.
-
-    Raises:
-      UserError: there is none.
-    """
+    """Returns the vocabulary chosen, or that in the folder, and whether text is lower cased."""
     chosen = choices.vocab
     if chosen or any(os.path.isfile(sibling(path, name)) for pair in FILES for name in pair):
         vocabulary = read_vocabulary(chosen or os.path.dirname(sibling(path, FILES[0][0])))

@@ -9,14 +9,16 @@ SentencePiece, normalization are the library's.
 
 import base64
 import functools
+import itertools
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 from bert_jax.files.errors import UserError
+from bert_jax.formats.hf_tokenizer_settings import ROLES
 from bert_jax.text.sentencepiece_tokenizer import SPACE, SentencePieceTokenizer
 from bert_jax.text.tokenization import SPACES, SPECIAL_TOKENS, Tokenizer, is_cjk, is_punctuation
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -29,16 +31,10 @@ _Model: Any = getattr(proto, "ModelProto")  # noqa: B009
 _SIGMA, _FINAL_SIGMA = "\u03a3", "\u03c2"
 # The largest number of characters between a final sigma and the letter before it.
 _MAX_BETWEEN = 30
-# transformers' names of the special tokens.
-_ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 
 
 def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
     """Returns the content of tokenizer.json: text -> [CLS] ids [SEP], or a pair with token types.
-
-    Args:
-      tokenizer: tokenizer of this package.
-      vocabulary: the bytes of its vocabulary file.
 
     Raises:
       UserError: for a tokenizer, or a kind of SentencePiece model, that the library does not have.
@@ -75,12 +71,12 @@ def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
         "model_max_length": max_length,
         "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "clean_up_tokenization_spaces": False,
-        **dict(zip(_ROLES, _special_pieces(tokenizer), strict=True)),
+        **dict(zip(ROLES, _special_pieces(tokenizer), strict=True)),
     }
 
 
 def _special_ids(tokenizer: Tokenizer) -> list[int]:
-    return [getattr(tokenizer, role.replace("_token", "_id")) for role in _ROLES]
+    return [getattr(tokenizer, role.replace("_token", "_id")) for role in ROLES]
 
 
 def _special_pieces(tokenizer: Tokenizer) -> list[str]:
@@ -271,24 +267,11 @@ def _is_case_ignorable(character: str) -> bool:
 @functools.cache
 def _regex(is_member: Callable[[str], Any]) -> str:
     """Returns a regular expression for one character of which `is_member` is true."""
-    ranges = _ranges(code for code in range(0x110000) if is_member(chr(code)))
-    return (
-        "[" + "".join(_literal(a) + (f"-{_literal(b)}" if a != b else "") for a, b in ranges) + "]"
-    )
-
-
-def _literal(code: int) -> str:
-    return re.sub(r"[-&\[\]\\^]", r"\\\g<0>", chr(code))
-
-
-def _ranges(codes: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns sorted code points, without surrogates, as (first, last) of each run."""
-    ranges: list[tuple[int, int]] = []
-    for code in codes:
-        if 0xD800 <= code <= 0xDFFF:
-            continue
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1] = (ranges[-1][0], code)
-        else:
-            ranges.append((code, code))
-    return ranges
+    codes = [*range(0xD800), *range(0xE000, 0x110000)]  # without surrogates
+    members = [code for code in codes if is_member(chr(code))]
+    parts = []
+    for _, run in itertools.groupby(enumerate(members), lambda item: item[1] - item[0]):
+        (_, first), *_, (_, last) = [*run] * 2
+        ends = sorted({first, last})
+        parts.append("-".join(re.sub(r"[-&\[\]\\^]", r"\\\g<0>", chr(x)) for x in ends))
+    return f"[{''.join(parts)}]"

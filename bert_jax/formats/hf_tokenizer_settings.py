@@ -30,15 +30,11 @@ CLASSES = {
     "Unigram": ("XLMRoberta",),
 }
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
-# Key -> the values with which ids are those of this package.
-ONLY: dict[str, tuple[Any, ...]] = {
-    "do_basic_tokenize": (True,),
-    "never_split": ([],),
-    "word_tokenizer_type": ("basic",),
-    "subword_tokenizer_type": ("wordpiece",),
-    "wordpieces_prefix": ("##",),
-    "clean_text": (True,),
-    "truncation_side": ("right",),
+# Key -> the value with which ids are those of this package.
+ONLY: dict[str, Any] = {
+    **{"do_basic_tokenize": True, "never_split": [], "word_tokenizer_type": "basic"},
+    **{"subword_tokenizer_type": "wordpiece", "wordpieces_prefix": "##", "clean_text": True},
+    "truncation_side": "right",
 }
 ROLES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 # Switches of BERT's classes -> field of WordRules, and their value in transformers if missing.
@@ -75,35 +71,28 @@ class TokenizerSettings:
         return self.name in GENERIC
 
     def check(self, kind: str, special: Sequence[str], tokenizer: Json) -> None:
-        """Refuses settings with which transformers computes other ids.
+        """Raises UserError for a setting with which transformers computes other ids.
 
         Args:
           kind: type of the model in a tokenizer.json.
           special: the spellings of [PAD] [UNK] [CLS] [SEP] [MASK]; "" for those that are missing.
           tokenizer: content of tokenizer.json; {} if it is not used.
-
-        Raises:
-          UserError: there is such a setting.
         """
         if self.name not in (*GENERIC, *(f"{name}Tokenizer" for name in CLASSES[kind]), ""):
             raise UserError(
                 f"{self.path} names the class {self.name}: of tokenizers of the type {kind!r}, only"
                 f" {', '.join(CLASSES[kind])} and generic ones are supported."
             )
-        for key, values in ONLY.items():
+        for key, expected in ONLY.items():
             value = self.config.get(key)
-            if value is not None and value not in values:
-                raise UserError(
-                    f"{self.path} has {key}={value!r}: only {values[0]!r} is supported."
-                )
+            if value is not None and value != expected:
+                raise UserError(f"{self.path} has {key}={value!r}: only {expected!r} is supported.")
         if "AutoTokenizer" in (self.config.get("auto_map") or {}):
-            raise UserError(
-                f"{self.path} has its own class of tokenizer (auto_map), which is not run."
-            )
+            raise UserError(f"{self.path} has its own class (auto_map), which is not run.")
         if self.lowercases and kind == "BPE":
             raise UserError(
-                "sentence_bert_config.json has do_lower_case=True, which is not supported with the"
-                f" byte-level BPE of {self.path}: it has case."
+                f"The byte-level BPE of {self.path} has case: do_lower_case=True in"
+                " sentence_bert_config.json is not supported with it."
             )
         for role, expected in zip(ROLES, special, strict=True):
             value = content_of(self.config.get(role))
@@ -147,12 +136,11 @@ class TokenizerSettings:
     def switches(self, found: Components | None, lowercase: bool | None) -> dict[str, Any]:
         """Returns the fields of `WordRules`; `lowercase` is None if no file says it.
 
+        Raises UserError if tokenizer.json has a switch that its class does not read there.
+
         Args:
           found: components of tokenizer.json; None: there is none.
           lowercase: the user's choice; None: none.
-
-        Raises:
-          UserError: tokenizer.json has a switch that its class does not read there.
         """
         values = {field: default for field, default in SWITCHES.values()} | {"lowercase": None}
         if found:
@@ -176,26 +164,17 @@ class TokenizerSettings:
 
 
 def read_settings(path: str, frames: bool = True) -> TokenizerSettings:
-    """Returns the settings of a folder, or of the folder of a file.
-
-    Args:
-      path: the folder, or a file in it.
-      frames: whether texts are framed by [CLS] and [SEP].
-
-    Raises:
-      UserError: a file cannot be read.
-    """
+    """Returns the settings of a folder, or of the folder of a file; `frames` is their field."""
     config, special, added = (_read(sibling(path, name)) for name in (CONFIG, SPECIAL, ADDED))
     config = {**special, **config}
     tokens = {name: sibling(path, ADDED) for name in added}
-    more = [*_contents(config.get("added_tokens_decoder"))]
-    for key in ("additional_special_tokens", "extra_special_tokens"):
-        more += _contents(config.get(key))
-    tokens |= dict.fromkeys(more, sibling(path, CONFIG))
-    named = config.get("tokenizer_class") or _read(sibling(path, "config.json")).get(
-        "tokenizer_class"
-    )
-    name = str(named or "").removesuffix("Fast")
+    for key in ("added_tokens_decoder", "additional_special_tokens", "extra_special_tokens"):
+        more = config.get(key) or ()
+        more = more.values() if isinstance(more, Mapping) else more
+        tokens |= dict.fromkeys(map(content_of, more), sibling(path, CONFIG))
+    files = (config, _read(sibling(path, "config.json")))
+    named = next(filter(None, (values.get("tokenizer_class") for values in files)), "")
+    name = str(named).removesuffix("Fast")
     return TokenizerSettings(sibling(path, CONFIG), config, tokens, name, frames, lowercases(path))
 
 
@@ -208,22 +187,13 @@ def content_of(token: Any) -> str:
     return str((token or {}).get("content", "")) if isinstance(token, Mapping) else str(token or "")
 
 
-def _contents(tokens: Any) -> list[str]:
-    """Returns the texts of a list of tokens, or of an object that has them as values."""
-    values = tokens.values() if isinstance(tokens, Mapping) else tokens or ()
-    return [content_of(token) for token in values]
-
-
 def _frames(processor: Json | None) -> Iterator[list[str]]:
     """Yields what each part of a post_processor makes of a text A."""
-    match (processor or {}).get("type"):
-        case "Sequence":
-            for part in (processor or {})["processors"]:
+    match processor:
+        case {"type": "Sequence"}:
+            for part in processor["processors"]:
                 yield from _frames(part)
-        case "TemplateProcessing":
-            yield [
-                item["SpecialToken"]["id"] if "SpecialToken" in item else item["Sequence"]["id"]
-                for item in (processor or {})["single"]
-            ]
-        case "BertProcessing" | "RobertaProcessing":
-            yield [(processor or {})["cls"][0], "A", (processor or {})["sep"][0]]
+        case {"type": "TemplateProcessing"}:
+            yield [part["id"] for item in processor["single"] for part in item.values()]
+        case {"type": "BertProcessing" | "RobertaProcessing"}:
+            yield [processor["cls"][0], "A", processor["sep"][0]]

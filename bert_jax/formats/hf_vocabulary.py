@@ -22,21 +22,18 @@ from bert_jax.formats.foreign import (
     Choices,
     is_lowercase,
     read_json_object,
-    read_vocabulary,
     sibling,
     text_vocabulary,
 )
 from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
-from bert_jax.text import tokenizers
 from bert_jax.text.byte_level_tokenizer import find_special
 from bert_jax.text.ruled_wordpiece import (
-    Components,
     ordered_pieces,
     read_components,
     ruled_vocabulary,
 )
 from bert_jax.text.tokenization import SPECIAL_TOKENS, WordRules
-from bert_jax.text.tokenizers import Vocabulary
+from bert_jax.text.tokenizers import Vocabulary, read_vocabulary
 
 Json = dict[str, Any]
 
@@ -58,41 +55,37 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
       frames: whether the model reads texts framed by [CLS] and [SEP].
 
     Raises:
-      UserError: there is none, or it is of a kind that this package lacks, or has settings with
-        which transformers computes other ids.
+      UserError: there is none that this package has, or transformers computes other ids.
     """
     settings = read_settings(path, frames)
     if chosen := choices.vocab:
-        is_text = os.path.splitext(chosen)[1] not in (".json", ".model")
-        if is_text:
-            return _wordpiece(read_vocabulary(chosen), settings, None, choices)
-        return tokenizers.read_vocabulary(chosen), bool(choices.lowercase)
+        if chosen.endswith((".json", ".model")):
+            return read_vocabulary(chosen), bool(choices.lowercase)
+        return _wordpiece(read_vocabulary(chosen, ".txt"), settings, {}, choices)
     # transformers takes tokenizer.json first.
     names = ("vocab.txt", "vocab.model", "tokenizer.json", "sentencepiece.bpe.model", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
     name, file = next(((name, file) for name, file in files if os.path.isfile(file)), ("", ""))
     match name:
         case "vocab.txt":
-            vocabulary = read_vocabulary(file)
+            vocabulary = read_vocabulary(file, ".txt")
             if os.path.isfile(sibling(path, "tokenizer.json")):
                 return _beside_tokenizer_json(vocabulary, settings, choices)
-            settings.check("WordPiece", SPECIAL_TOKENS, {})
-            return _wordpiece(vocabulary, settings, None, choices)
+            return _wordpiece(vocabulary, settings, {}, choices)
         case "vocab.model":
             lowercase = bool(settings.config.get("do_lower_case"))
-            return tokenizers.read_vocabulary(file), _chosen(choices, lowercase)
+            return read_vocabulary(file), _chosen(choices, lowercase)
         case "sentencepiece.bpe.model":
             settings.check("Unigram", _ROBERTA, {})
             lowercase = _chosen(choices, settings.lowercases)
-            return _fairseq_model(tokenizers.read_vocabulary(file)), lowercase
+            return _fairseq_model(read_vocabulary(file)), lowercase
         case "tokenizer.json":
             return _from_tokenizer_json(file, settings, choices)
         case "merges.txt":
             settings.check("BPE", _ROBERTA, {})
             prefix = bool(settings.config.get("add_prefix_space"))
-            return _from_two_files(sibling(path, "vocab.json"), file, prefix), _chosen(
-                choices, False
-            )
+            vocabulary = _from_two_files(sibling(path, "vocab.json"), file, prefix)
+            return vocabulary, _chosen(choices, False)
     raise UserError(
         f"{sibling(path, '')} has neither vocab.txt nor tokenizer.json, nor a SentencePiece model:"
         " name a vocabulary with --vocab=PATH."
@@ -111,13 +104,12 @@ def _from_tokenizer_json(
     is_old = "continuing_subword_prefix" in model and "merges" not in model  # without a type
     match model.get("type", "WordPiece" if is_old else None):
         case "WordPiece":
-            found = read_components(tokenizer, file)
-            settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
-            pieces = "".join(piece + "\n" for piece in ordered_pieces(found.ids, file))
-            return _wordpiece(text_vocabulary(pieces.encode()), settings, found, choices)
+            pieces = ordered_pieces(read_components(tokenizer, file).ids, file)
+            content = "".join(piece + "\n" for piece in pieces).encode()
+            return _wordpiece(text_vocabulary(content), settings, tokenizer, choices)
         case "BPE":
             _check_byte_level(tokenizer, file, settings)
-            return tokenizers.read_vocabulary(file), _chosen(choices, False)
+            return read_vocabulary(file), _chosen(choices, False)
         case "Unigram":
             pieces = {piece for piece, _ in model["vocab"]}
             settings.check("Unigram", find_special(dict.fromkeys(pieces, 0)), tokenizer)
@@ -132,11 +124,7 @@ def _from_tokenizer_json(
 def _beside_tokenizer_json(
     vocabulary: Vocabulary, settings: TokenizerSettings, choices: Choices
 ) -> tuple[Vocabulary, bool]:
-    """Returns a vocab.txt with the rules in the tokenizer.json beside it.
-
-    Raises:
-      UserError: that has other pieces.
-    """
+    """Returns a vocab.txt with the rules in the tokenizer.json beside it."""
     file = sibling(vocabulary.path, "tokenizer.json")
     tokenizer = read_json_object(file)
     if (kind := (tokenizer.get("model") or {}).get("type", "WordPiece")) != "WordPiece":
@@ -145,9 +133,7 @@ def _beside_tokenizer_json(
             " the wrong file."
         )
     found = read_components(tokenizer, file)
-    settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
-    lines = vocabulary.content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    ours = {line.strip(): number for number, line in enumerate(lines)}
+    ours = {piece: number for number, piece in enumerate(_lines(vocabulary))}
     theirs = {piece.strip(): number for piece, number in found.ids.items()}
     if ours != theirs:
         piece, _ = min(ours.items() ^ theirs.items(), key=lambda item: item[1])
@@ -155,16 +141,21 @@ def _beside_tokenizer_json(
             f"{vocabulary.path} and {file} have other pieces, such as {piece!r}: remove the wrong"
             " file."
         )
-    return _wordpiece(vocabulary, settings, found, choices)
+    return _wordpiece(vocabulary, settings, tokenizer, choices)
 
 
 def _wordpiece(
-    vocabulary: Vocabulary,
-    settings: TokenizerSettings,
-    found: Components | None,
-    choices: Choices,
+    vocabulary: Vocabulary, settings: TokenizerSettings, tokenizer: Json, choices: Choices
 ) -> tuple[Vocabulary, bool]:
-    """Returns a vocabulary of lines, or a tokenizer.json if its rules are not BERT's."""
+    """Returns a vocabulary of lines, or a tokenizer.json if its rules are not BERT's.
+
+    `tokenizer` is the content of tokenizer.json; {}: there is none.
+    """
+    found = None
+    if tokenizer:
+        found = read_components(tokenizer, sibling(settings.path, "tokenizer.json"))
+    if not choices.vocab:
+        settings.check("WordPiece", SPECIAL_TOKENS, tokenizer)
     switches = settings.switches(found, choices.lowercase)
     if switches["lowercase"] is None:
         switches["lowercase"] = is_lowercase(vocabulary.content)
@@ -176,8 +167,7 @@ def _wordpiece(
     is_default = rules.strips_accents == rules.lowercase and rules.split_ideographs
     if is_default and length in _USUAL_LENGTHS:
         return vocabulary, rules.lowercase
-    lines = vocabulary.content.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    pieces = [line.strip() for line in lines]
+    pieces = _lines(vocabulary)
     if len(set(pieces)) < len(pieces):
         raise UserError(
             f"{vocabulary.path} has a piece twice, which its settings other than BERT's"
@@ -185,6 +175,11 @@ def _wordpiece(
         )
     content = ruled_vocabulary(pieces, rules, length)
     return Vocabulary("", "tokenizer.json", ".json", content), rules.lowercase
+
+
+def _lines(vocabulary: Vocabulary) -> list[str]:
+    text = vocabulary.content.decode("utf-8", "replace").removesuffix("\n")
+    return [line.strip() for line in text.split("\n")]
 
 
 def _check_byte_level(tokenizer: Json, file: str, settings: TokenizerSettings) -> None:
@@ -227,11 +222,8 @@ def _from_two_files(pieces: str, merges: str, prefix: bool) -> Vocabulary:
         "normalizer": None,
         "pre_tokenizer": {"type": "ByteLevel", **options, "use_regex": True},
         "post_processor": {
-            "type": "RobertaProcessing",
-            "sep": [sep, vocab.get(sep)],
-            "cls": [cls, vocab.get(cls)],
-            "trim_offsets": True,
-            "add_prefix_space": False,
+            **{"type": "RobertaProcessing", "sep": [sep, vocab.get(sep)]},
+            **{"cls": [cls, vocab.get(cls)], "trim_offsets": True, "add_prefix_space": False},
         },
         "decoder": {"type": "ByteLevel", **options, "use_regex": True},
         "model": {"type": "BPE", "vocab": vocab, "merges": [x for x in lines if x]},
@@ -254,10 +246,10 @@ def _fairseq_model(vocabulary: Vocabulary) -> Vocabulary:
             f"{vocabulary.path} does not begin with the pieces {' '.join(names)}, so it is not the"
             " model of an XLM-RoBERTa: name a vocabulary with --vocab=PATH."
         )
-    pieces = [(piece.piece, piece.score) for piece in model.pieces[3:]]
-    fairseq = [(name, 0.0) for name in _FAIRSEQ]
+    pieces = [(name, 0.0) for name in _FAIRSEQ]
+    pieces += [(piece.piece, piece.score) for piece in model.pieces[3:]]
     charsmap = model.normalizer_spec.precompiled_charsmap
-    return _make_model([*fairseq, *pieces, (_MASK, 0.0)], 3, charsmap)
+    return _make_model([*pieces, (_MASK, 0.0)], 3, charsmap)
 
 
 def _unigram_model(tokenizer: Json, file: str) -> Vocabulary:
@@ -276,18 +268,12 @@ def _unigram_model(tokenizer: Json, file: str) -> Vocabulary:
 
 
 def _charsmap(tokenizer: Json, file: str) -> bytes:
-    """Returns the normalization table of a tokenizer.json with SentencePiece's steps.
-
-    Raises:
-      UserError: it has other steps.
-    """
-    normalizers = _steps(tokenizer.get("normalizer"), "normalizers")
-    spaces = {"Replace": {"pattern": {"Regex": " {2,}"}}}
-    charsmap = b""
-    for step in normalizers:
+    """Returns the normalization table of a tokenizer.json, which has SentencePiece's steps only."""
+    spaces, charsmap = {"Replace": {"Regex": " {2,}"}}, b""
+    for step in _steps(tokenizer.get("normalizer"), "normalizers"):
         if step["type"] == "Precompiled" and not charsmap:
             charsmap = base64.b64decode(step["precompiled_charsmap"])
-        elif step.get("pattern") != spaces.get(step["type"], {}).get("pattern"):
+        elif step.get("pattern") != spaces.get(step["type"]):
             raise _step_error(file, "normalizer", step)
     if not charsmap:
         raise UserError(

@@ -6,23 +6,15 @@ Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run
 import dataclasses
 import glob
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.files.errors import UserError
+from bert_jax.formats import model_configs
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, read_json_object, sibling
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
 from bert_jax.formats.hf_labels import distinct_labels, read_labels, read_problem_type
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
-from bert_jax.formats.model_configs import BERT, GPT, MODERNBERT, ModelConfig
 from bert_jax.formats.names import NAMES
-from bert_jax.formats.relative_configs import (
-    DISTILBERT,
-    ELECTRA,
-    OWN_BERT,
-    ROBERTA,
-    XLM_ROBERTA,
-)
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.weight_table import Arrays
 
@@ -66,7 +58,7 @@ class Family:
       has_pairs: whether there is a class with the head for the next sentence.
     """
 
-    config: ModelConfig
+    config: model_configs.ModelConfig
     prefix: str
     tasks: tuple[str, ...] = ("classification", "tagging", "span")
     classes: tuple[str, ...] = ("Model", "ForMaskedLM")
@@ -83,34 +75,39 @@ class Family:
 # By the name of the encoder.
 FAMILIES = {
     "bert": Family(
-        BERT,
+        model_configs.BERT,
         "Bert",
         tuple(TASKS_BY_CLASS.values()),
         ("Model", "ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
         has_pairs=True,
     ),
-    "distilbert": Family(DISTILBERT, "DistilBert", reads_pairs=False),
+    "distilbert": Family(model_configs.DISTILBERT, "DistilBert", reads_pairs=False),
     "electra": Family(
-        ELECTRA, "Electra", classes=("Model", "ForMaskedLM", "ForPreTraining"), activation="gelu"
+        model_configs.ELECTRA,
+        "Electra",
+        classes=("Model", "ForMaskedLM", "ForPreTraining"),
+        activation="gelu",
     ),
-    "roberta": Family(ROBERTA, "Roberta", reads_pairs=False, activation="gelu"),
-    "xlm_roberta": Family(XLM_ROBERTA, "XLMRoberta", reads_pairs=False, activation="gelu"),
-    "modernbert": Family(MODERNBERT, "ModernBert", (), reads_pairs=False, activation="gelu"),
-    "gpt": Family(GPT, "OpenAIGPT", (), ("LMHeadModel",), False, activation="gelu_tanh"),
+    "roberta": Family(model_configs.ROBERTA, "Roberta", reads_pairs=False, activation="gelu"),
+    "xlm_roberta": Family(
+        model_configs.XLM_ROBERTA, "XLMRoberta", reads_pairs=False, activation="gelu"
+    ),
+    "modernbert": Family(
+        model_configs.MODERNBERT, "ModernBert", (), reads_pairs=False, activation="gelu"
+    ),
+    "gpt": Family(
+        model_configs.GPT, "OpenAIGPT", (), ("LMHeadModel",), False, activation="gelu_tanh"
+    ),
 }
 # A BERT with options of this package, for which the exported folder has the classes.
-OWN = Family(OWN_BERT, "BertJax", ("classification", "tagging"))
+OWN = Family(model_configs.OWN_BERT, "BertJax", ("classification", "tagging"))
 _BY_MODEL_TYPE = {"bert_jax": "bert"} | {
     family.config.required["model_type"]: name for name, family in FAMILIES.items()
 }
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder, or a safetensors file in one.
-
-    Raises:
-      UserError: it is incomplete or a model that this package lacks.
-    """
+    """Opens a folder, or a safetensors file in one."""
     path = _transformer_folder(path)
     arrays = tensors(path)
     config_path = sibling(path, CONFIG)
@@ -122,9 +119,13 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
             f" {', '.join(map(repr, _BY_MODEL_TYPE))} are supported."
         )
     _check_kind(values, config_path)
-    name = _BY_MODEL_TYPE[model_type]
-    open_model = _open_gpt if name == "gpt" else _open_bert
-    return open_model(path, values, arrays, choices, name)
+    if (name := _BY_MODEL_TYPE[model_type]) != "gpt":
+        return _open_bert(path, values, arrays, choices, name)
+    choices.check_activation(path, "GPT", "gelu_tanh")
+    model = model_configs.GPT.read(values, config_path)
+    vocabulary, lowercase = find_vocabulary(path, choices)
+    note = _case_note(lowercase)
+    return gpt_checkpoint(path, "huggingface", model, vocabulary, lowercase, arrays, note)
 
 
 def _check_kind(values: dict[str, Any], config_path: str) -> None:
@@ -152,7 +153,12 @@ def _open_bert(
     family = OWN if is_own else FAMILIES[name]
     if only := family.activation:
         choices.check_activation(path, family.config.title, only)
-    _check_class(values, config_path, family)
+    ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
+    known = [family.prefix + end for end in (*family.classes, *ends)]
+    if other := next((x for x in values.get("architectures") or () if x not in known), ""):
+        raise UserError(
+            f"{config_path} has architectures={other!r}: only {', '.join(known)} are supported."
+        )
     model, notes = _read_model(values, config_path, family, choices)
     names = set(map(table.current_name, arrays))
     pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
@@ -174,13 +180,19 @@ def _open_bert(
             kind, more = read_problem_type(values, config_path, rows)
             labels, renamed = distinct_labels(() if kind == "regression" else labels)
             notes += [*more, *renamed]
+    vocabulary, lowercase = folder_vocabulary(path, choices)
     return ForeignCheckpoint(
+        path=path,
+        format="huggingface",
         task=task,
         model=model,
-        settings=settings,
+        vocabulary=vocabulary,
+        lowercase=lowercase,
+        tensors=arrays,
+        notes=(*notes, _case_note(lowercase)),
         labels=labels,
         label_kind=kind,
-        **_with_vocabulary(path, arrays, choices, *notes),
+        settings=settings,
     )
 
 
@@ -201,41 +213,6 @@ def _read_model(
     return family.config.read({**values, key: activation}, config_path), [note]
 
 
-def _check_class(values: dict[str, Any], config_path: str, family: Family) -> None:
-    """Raises UserError for a class with a head that is not one of this package."""
-    ends = [end for end, task in TASKS_BY_CLASS.items() if task in family.tasks]
-    known = [family.prefix + end for end in (*family.classes, *ends)]
-    for name in values.get("architectures") or ():
-        if name not in known:
-            raise UserError(
-                f"{config_path} has architectures={name!r}: only {', '.join(known)} are supported."
-            )
-
-
-def _open_gpt(
-    path: str, values: dict[str, Any], arrays: Arrays, choices: Choices, name: str
-) -> ForeignCheckpoint:
-    del name
-    choices.check_activation(path, "GPT", "gelu_tanh")
-    model = GPT.read(values, sibling(path, CONFIG))
-    vocabulary, lowercase = find_vocabulary(path, choices)
-    note = _case_note(lowercase)
-    return gpt_checkpoint(path, "huggingface", model, vocabulary, lowercase, arrays, note)
-
-
-def _with_vocabulary(path: str, arrays: Arrays, choices: Choices, *notes: str) -> Mapping[str, Any]:
-    """Returns the fields of a checkpoint that do not depend on its kind of model."""
-    vocabulary, lowercase = folder_vocabulary(path, choices)
-    return {
-        "path": path,
-        "format": "huggingface",
-        "vocabulary": vocabulary,
-        "lowercase": lowercase,
-        "tensors": arrays,
-        "notes": (*notes, _case_note(lowercase)),
-    }
-
-
 def _case_note(lowercase: bool) -> str:
     return f"Text is {'' if lowercase else 'not '}lower cased."
 
@@ -243,10 +220,7 @@ def _case_note(lowercase: bool) -> str:
 def _task(values: dict[str, Any], names: set[str], pooler: str) -> str:
     """Returns the task of the class in config.json, or else that of the head.
 
-    Args:
-      values: content of config.json.
-      names: the tensors.
-      pooler: name of the tensor of the pooler's kernel.
+    `names` are the tensors, and `pooler` that of the pooler's kernel.
     """
     for architecture in values.get("architectures") or ():
         for end, task in TASKS_BY_CLASS.items():
@@ -260,7 +234,6 @@ def _task(values: dict[str, Any], names: set[str], pooler: str) -> str:
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a checkpoint of this format."""
     if os.path.isfile(path):
         return path.endswith((".safetensors", *_PICKLES))
     path = _transformer_folder(path)
@@ -269,11 +242,7 @@ def matches(path: str) -> bool:
 
 
 def tensors(path: str) -> Arrays:
-    """Returns the tensors of a folder or file, mapped into memory.
-
-    Raises:
-      UserError: there are no weights that may be read, or they are corrupt.
-    """
+    """Returns the tensors of a folder or file, mapped into memory."""
     arrays: Arrays = {}
     for file in _weight_files(_transformer_folder(path)):
         for name, array in read_safetensors(file).items():

@@ -27,11 +27,7 @@ class ModelConfig:
     defaults: Mapping[str, Any]
 
     def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """Returns fields of `config.model`.
-
-        Args:
-          values: content of the file.
-          path: names the file in messages.
+        """Returns fields of `config.model` for the content of the file `path`.
 
         Raises:
           UserError: a size is missing or not a number, or it is another kind of model.
@@ -44,9 +40,14 @@ class ModelConfig:
             raise UserError(f"{path} lacks {', '.join(missing)}.")
         fields: dict[str, Any] = {**self.architecture, "pad_vocab_to_multiple_of": 1}
         for key, field in self.fields.items():
-            fields[field] = values[key]
-            if field != "activation":
-                fields[field] = _number(values[key], field, f"{path} has {key}")
+            fields[field] = value = values[key]
+            if field == "activation":
+                continue
+            is_float = field.endswith(("rate", "range", "epsilon", "base"))
+            if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
+                kind = "a number" if is_float else "an integer"
+                raise UserError(f"{path} has {key}={value!r}, which is not {kind}.")
+            fields[field] = float(value) if is_float else value
         return fields
 
     def check(self, model: Mapping[str, Any]) -> None:
@@ -59,22 +60,8 @@ class ModelConfig:
                 )
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the content of config.json for fields of `config.model`.
-
-        Raises:
-          UserError: transformers has no such model.
-        """
+        """Returns the content of config.json; raises UserError if transformers has none."""
         return {key: model[field] for key, field in self.fields.items()}
-
-
-def _number(value: Any, field: str, where: str) -> int | float:
-    """Returns a number as the field has it: a float for a rate, a range, an epsilon or a base."""
-    is_float = field.endswith(("rate", "range", "epsilon", "base"))
-    if isinstance(value, bool) or not isinstance(value, int | float if is_float else int):
-        raise UserError(
-            f"{where}={value!r}, which is not {'a number' if is_float else 'an integer'}."
-        )
-    return float(value) if is_float else value
 
 
 # Fields of `config.model` that are the same for every BERT and GPT.
@@ -90,6 +77,7 @@ STACK = {
     "feed_forward": "plain",
     "convolution": 0,
 }
+BERT_STACK = {"attention_pattern": "bidirectional", "lm_head": "transform", **STACK}
 
 # ------------------------------------------------------------------ BERT
 
@@ -109,25 +97,16 @@ class BertFile(ModelConfig):
 BERT = BertFile(
     title="BERT",
     fields={
-        "vocab_size": "vocab_size",
-        "hidden_size": "hidden_size",
-        "num_hidden_layers": "num_layers",
-        "num_attention_heads": "num_heads",
-        "intermediate_size": "intermediate_size",
-        "hidden_act": "activation",
+        **{"vocab_size": "vocab_size", "hidden_size": "hidden_size"},
+        **{"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads"},
+        **{"intermediate_size": "intermediate_size", "hidden_act": "activation"},
         "hidden_dropout_prob": "dropout_rate",
         "attention_probs_dropout_prob": "attention_dropout_rate",
         "max_position_embeddings": "max_position_embeddings",
-        "type_vocab_size": "type_vocab_size",
-        "initializer_range": "initializer_range",
+        **{"type_vocab_size": "type_vocab_size", "initializer_range": "initializer_range"},
         "layer_norm_eps": "layer_norm_epsilon",
     },
-    architecture={
-        "name": "bert",
-        "attention_pattern": "bidirectional",
-        "lm_head": "transform",
-        **STACK,
-    },
+    architecture={"name": "bert", **BERT_STACK},
     required={
         "model_type": "bert",
         "position_embedding_type": "absolute",
@@ -143,6 +122,89 @@ BERT = BertFile(
         "initializer_range": 0.02,
         "layer_norm_eps": 1e-12,
     },
+)
+
+# ------------------------------------------------------------------ relatives of BERT
+
+# Heads of these classes have GELU whatever config.json says.
+_GELU = {"activation": "gelu"}
+DISTILBERT = BertFile(
+    title="DistilBERT",
+    fields={
+        **{"vocab_size": "vocab_size", "dim": "hidden_size", "n_layers": "num_layers"},
+        **{"n_heads": "num_heads", "hidden_dim": "intermediate_size", "activation": "activation"},
+        **{"dropout": "dropout_rate", "attention_dropout": "attention_dropout_rate"},
+        "max_position_embeddings": "max_position_embeddings",
+        "initializer_range": "initializer_range",
+    },
+    architecture={
+        **{"name": "distilbert", "type_vocab_size": 0, "layer_norm_epsilon": 1e-12},
+        **{"next_sentence": False, **BERT_STACK},
+    },
+    required={"model_type": "distilbert"},
+    defaults={"dropout": 0.1, "attention_dropout": 0.1, "initializer_range": 0.02},
+)
+
+ELECTRA = BertFile(
+    title="ELECTRA",
+    fields={**BERT.fields, "embedding_size": "embedding_size"},
+    architecture={"name": "electra", "next_sentence": False, **_GELU, **BERT_STACK},
+    required={**BERT.required, "model_type": "electra", "hidden_act": "gelu"},
+    defaults={**BERT.defaults, "embedding_size": 128, "hidden_act": "gelu"},
+)
+
+
+class _Roberta(BertFile):
+    """Its table of positions has two rows more than a text may have tokens."""
+
+    def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        fields = super().read(values, path)
+        fields["max_position_embeddings"] -= 2
+        return fields
+
+    def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
+        keys = super().keys(model)
+        keys["max_position_embeddings"] += 2
+        return keys
+
+
+ROBERTA = _Roberta(
+    title="RoBERTa",
+    fields=BERT.fields,
+    architecture={"name": "roberta", "type_vocab_size": 1, "next_sentence": False}
+    | {**_GELU, **BERT_STACK},
+    required={**BERT.required, "model_type": "roberta", "hidden_act": "gelu"}
+    | {"type_vocab_size": 1, "pad_token_id": 1},
+    defaults={**BERT.defaults, "type_vocab_size": 1, "hidden_act": "gelu"},
+)
+XLM_ROBERTA = dataclasses.replace(
+    ROBERTA,
+    title="XLM-RoBERTa",
+    architecture={**ROBERTA.architecture, "name": "xlm_roberta"},
+    required={**ROBERTA.required, "model_type": "xlm-roberta"},
+)
+
+
+class _OwnBert(BertFile):
+    """A BERT with any options of this package that a class in an exported folder has."""
+
+    def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
+        fields = BERT.read({**values, "model_type": "bert"}, path)
+        options = {key: values[key] for key in _OWN_OPTIONS if key in values}
+        return {**fields, **options, "next_sentence": False}
+
+
+_OWN_OPTIONS = (
+    *("norm_place", "first_layer_norm", "norm", "query_key_norm", "biases", "positions"),
+    *("rotary_base", "window_rotary_base", "attention_pattern", "attention_window"),
+    *("global_every", "feed_forward", "convolution", "copy_head", "lm_head", "mask_value"),
+)
+OWN_BERT = _OwnBert(
+    title="BERT",
+    fields={**BERT.fields, **{name: name for name in _OWN_OPTIONS}},
+    architecture={"name": "bert"},
+    required={"model_type": "bert_jax"},
+    defaults=BERT.defaults,
 )
 
 # ------------------------------------------------------------------ GPT
@@ -177,31 +239,18 @@ class _Gpt(ModelConfig):
 GPT = _Gpt(
     title="GPT",
     fields={
-        "vocab_size": "vocab_size",
-        "n_positions": "max_position_embeddings",
-        "n_embd": "hidden_size",
-        "n_layer": "num_layers",
-        "n_head": "num_heads",
-        "resid_pdrop": "dropout_rate",
-        "attn_pdrop": "attention_dropout_rate",
+        **{"vocab_size": "vocab_size", "n_positions": "max_position_embeddings"},
+        **{"n_embd": "hidden_size", "n_layer": "num_layers", "n_head": "num_heads"},
+        **{"resid_pdrop": "dropout_rate", "attn_pdrop": "attention_dropout_rate"},
         "layer_norm_epsilon": "layer_norm_epsilon",
         "initializer_range": "initializer_range",
     },
-    architecture={
-        "name": "gpt",
-        "attention_pattern": "causal",
-        "lm_head": "tied",
-        "activation": "gelu_tanh",
-        **STACK,
-    },
+    architecture={"name": "gpt", "attention_pattern": "causal", "lm_head": "tied"}
+    | {"activation": "gelu_tanh", **STACK},
     # In transformers' GPT, "gelu" is the form with tanh.
     required={"model_type": "openai-gpt", "afn": "gelu"},
-    defaults={
-        "resid_pdrop": 0.1,
-        "attn_pdrop": 0.1,
-        "layer_norm_epsilon": 1e-5,
-        "initializer_range": 0.02,
-    },
+    defaults={"resid_pdrop": 0.1, "attn_pdrop": 0.1}
+    | {"layer_norm_epsilon": 1e-5, "initializer_range": 0.02},
 )
 
 # ------------------------------------------------------------------ ModernBERT
@@ -233,54 +282,31 @@ class _ModernBert(ModelConfig):
 MODERNBERT = _ModernBert(
     title="ModernBERT",
     fields={
-        "vocab_size": "vocab_size",
-        "hidden_size": "hidden_size",
-        "intermediate_size": "intermediate_size",
-        "num_hidden_layers": "num_layers",
+        **{"vocab_size": "vocab_size", "hidden_size": "hidden_size"},
+        **{"intermediate_size": "intermediate_size", "num_hidden_layers": "num_layers"},
         "num_attention_heads": "num_heads",
         "max_position_embeddings": "max_position_embeddings",
-        "initializer_range": "initializer_range",
-        "norm_eps": "layer_norm_epsilon",
-        "attention_dropout": "attention_dropout_rate",
-        "mlp_dropout": "dropout_rate",
-        "global_attn_every_n_layers": "global_every",
-        "global_rope_theta": "rotary_base",
+        **{"initializer_range": "initializer_range", "norm_eps": "layer_norm_epsilon"},
+        **{"attention_dropout": "attention_dropout_rate", "mlp_dropout": "dropout_rate"},
+        **{"global_attn_every_n_layers": "global_every", "global_rope_theta": "rotary_base"},
         "local_rope_theta": "window_rotary_base",
         "local_attention": "attention_window",  # both sides there, one side here
     },
     architecture={
-        "name": "modernbert",
-        "norm_place": "pre",
-        "first_layer_norm": False,
-        "norm": "layer_norm",
-        "query_key_norm": False,
-        "biases": False,
-        "positions": "rotary",
-        "attention_pattern": "window",
-        "feed_forward": "gated",
-        "type_vocab_size": 0,
-        "lm_head": "transform",
-        "next_sentence": False,
+        **{"name": "modernbert", "norm_place": "pre", "first_layer_norm": False},
+        **{"norm": "layer_norm", "query_key_norm": False, "biases": False, "positions": "rotary"},
+        **{"attention_pattern": "window", "feed_forward": "gated", "type_vocab_size": 0},
+        **{"lm_head": "transform", "next_sentence": False},
     },
     required={
-        "model_type": "modernbert",
-        "norm_bias": False,
-        "attention_bias": False,
-        "mlp_bias": False,
-        "classifier_bias": False,
-        "classifier_activation": "gelu",
-        "decoder_bias": True,
-        "hidden_activation": "gelu",
+        **{"model_type": "modernbert", "norm_bias": False, "attention_bias": False},
+        **{"mlp_bias": False, "classifier_bias": False, "classifier_activation": "gelu"},
+        **{"decoder_bias": True, "hidden_activation": "gelu"},
     },
     defaults={
-        "initializer_range": 0.02,
-        "norm_eps": 1e-5,
-        "attention_dropout": 0.0,
-        "mlp_dropout": 0.0,
-        "local_attention": 128,
-        "global_attn_every_n_layers": 3,
-        "global_rope_theta": 160_000.0,
-        "local_rope_theta": 10_000.0,
+        **{"initializer_range": 0.02, "norm_eps": 1e-5, "attention_dropout": 0.0},
+        **{"mlp_dropout": 0.0, "local_attention": 128, "global_attn_every_n_layers": 3},
+        **{"global_rope_theta": 160_000.0, "local_rope_theta": 10_000.0},
     },
 )
 
@@ -307,11 +333,7 @@ def _rotary_bases(values: Mapping[str, Any], path: str) -> dict[str, float]:
 
 
 def _global_every(types: list[str], path: str) -> int:
-    """Returns n if every n-th layer, the first included, attends to all positions.
-
-    Raises:
-      UserError: the layers have another pattern.
-    """
+    """Returns n if every n-th layer, the first included, attends to all positions."""
     places = [i for i, kind in enumerate(types) if kind == "full_attention"]
     every = places[1] if len(places) > 1 else len(types)
     if places != list(range(0, len(types), every)):

@@ -12,6 +12,7 @@ position, [1, in, out].
 import json
 import math
 import os
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,7 @@ _LAYER = len(released_names(1)) - len(released_names(0))
 
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
-    """Opens a folder.
-
-    Raises:
-      UserError: it is incomplete, or its files do not fit together.
-    """
+    """Opens a folder. Raises UserError if it is incomplete, or its files do not fit together."""
     choices.check_activation(path, "GPT", "gelu_tanh")
     arrays = tensors(path)
     positions, words = (arrays[name] for name in released_names(0))
@@ -58,16 +55,11 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def matches(path: str) -> bool:
-    """Returns whether a path looks like a checkpoint of this format."""
     return os.path.isfile(os.path.join(path, SHAPES))
 
 
 def tensors(path: str) -> Arrays:
-    """Returns the tensors of a folder by the names of the program's variables.
-
-    Raises:
-      UserError: it is incomplete, or its files do not fit together.
-    """
+    """Returns the tensors of a folder by the names of the program's variables."""
     shapes = _read_shapes(os.path.join(path, SHAPES))
     flat = np.concatenate([_read_part(path, number) for number in range(_PARTS)])
     sizes = [math.prod(shape) for shape in shapes]
@@ -87,8 +79,7 @@ def tensors(path: str) -> Arrays:
 
 def _read_shapes(path: str) -> list[tuple[int, ...]]:
     try:
-        with open(path, encoding="utf-8") as file:
-            values: Any = json.load(file)
+        values: Any = json.loads(pathlib.Path(path).read_text(encoding="utf-8"))
         shapes = [tuple(map(int, shape)) for shape in values]
     except FileNotFoundError:
         raise UserError(f"{path} is missing: it has the shapes of the tensors.") from None

@@ -14,11 +14,7 @@ from bert_jax.files.errors import UserError
 
 
 def read_safetensors(path: str) -> dict[str, np.ndarray]:
-    """Returns the tensors of a file by name.
-
-    Raises:
-      UserError: the file is corrupt, truncated, or has tensors of an unsupported dtype.
-    """
+    """Returns the tensors of a file by name; raises UserError if they cannot be read."""
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -37,11 +33,7 @@ def write_safetensors(
     tensors: Mapping[str, np.ndarray],
     metadata: dict[str, str] | None = None,
 ) -> None:
-    """Writes tensors, and the metadata of the header.
-
-    Raises:
-      OSError: the file cannot be written, for example because the disk is full.
-    """
+    """Writes tensors, and the metadata of the header; raises OSError if that fails."""
     path = pathlib.Path(path)
     path.touch()  # save_file moves a file that only its owner may read to the path
     mode = path.stat().st_mode

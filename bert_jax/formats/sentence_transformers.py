@@ -108,11 +108,7 @@ class SentenceVectors:
 
 
 def read_sentence_vectors(folder: str) -> SentenceVectors:
-    """Returns what the modules.json of a folder says; the defaults if there is none.
-
-    Raises:
-      UserError: a file that it names is missing or corrupt.
-    """
+    """Returns what the modules.json of a folder says; the defaults if there is none."""
     if not os.path.isfile(path := os.path.join(folder, MODULES)):
         return SentenceVectors()
     try:
@@ -149,13 +145,11 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
 
 def _unknown_modules(names: list[str]) -> str:
     """Returns what differs from a Transformer, a Pooling and any scaling to length 1."""
-    if other := next(
-        (name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")), ""
-    ):
-        return f"has a module {other}"
-    if names[:1] and names[0] in _TRANSFORMERS and names[1:2] == ["Pooling"]:
-        if set(names[2:]) <= {"Normalize"}:
-            return ""
+    if other := [name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")]:
+        return f"has a module {other[0]}"
+    first, second, rest = names[:1], names[1:2], names[2:]
+    if set(first) & set(_TRANSFORMERS) and second == ["Pooling"] and set(rest) <= {"Normalize"}:
+        return ""
     return f"has the modules {', '.join(names)} in this order"
 
 
@@ -181,11 +175,8 @@ def _modes(values: Mapping[str, Any]) -> list[str]:
         return [modes] if isinstance(modes, str) else list(map(str, modes))
     if not any(name.startswith(_MODE) for name in values):
         return ["mean"]  # the default
-    return [
-        name.removeprefix(_MODE)
-        for name in values
-        if values[name] is True and name.startswith(_MODE)
-    ]
+    names = (name for name in values if values[name] is True and name.startswith(_MODE))
+    return [name.removeprefix(_MODE) for name in names]
 
 
 def _first_object(paths: list[str]) -> dict[str, Any]:
@@ -197,14 +188,8 @@ def write_sentence_vectors(
 ) -> None:
     """Writes what `read_sentence_vectors` and all versions of sentence-transformers read.
 
-    Nothing is written if the pooling is not known, or something is done besides; to a workdir, the
-    reason.
-
-    Args:
-      vectors: how vectors are made.
-      folder: folder of the model, where its other files are.
-      hidden_size: features of a hidden state.
-      is_workdir: whether only this package reads the folder.
+    Nothing is written if the pooling is not known, or something is done besides; to a workdir,
+    which only this package reads, the reason.
     """
     if is_workdir and vectors.unknown:
         module = {"type": _TRANSFORMERS[0], "path": "", _UNKNOWN: vectors.unknown}
@@ -221,12 +206,8 @@ def write_sentence_vectors(
     settings |= {"max_seq_length": vectors.max_length} if vectors.max_length else {}
     contents = {
         MODULES: [
-            {
-                "idx": number,
-                "name": str(number),
-                "path": part,
-                "type": f"sentence_transformers.models.{kind}",
-            }
+            {"idx": number, "name": str(number), "path": part}
+            | {"type": f"sentence_transformers.models.{kind}"}
             for number, (kind, part) in enumerate(modules)
         ],
         f"{_POOLING}/config.json": {**pooling, "include_prompt": vectors.pools_prompt},

@@ -62,11 +62,7 @@ class Bundle(Mapping[str, np.ndarray]):
     """
 
     def __init__(self, prefix: str):
-        """Reads the index.
-
-        Raises:
-          UserError: it is missing, corrupt, or of an unsupported version.
-        """
+        """Reads the index; raises UserError if that cannot be done."""
         self._prefix = prefix
         path = f"{prefix}.index"
         if not os.path.isfile(path):
@@ -99,11 +95,7 @@ class Bundle(Mapping[str, np.ndarray]):
         return name in self.entries
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Returns a tensor.
-
-        Raises:
-          UserError: the data is missing, truncated or corrupt.
-        """
+        """Returns a tensor. Raises UserError if the data is missing, truncated or corrupt."""
         entry = self.entries[name]
         path = f"{self._prefix}.data-{entry.shard:05}-of-{self._shards:05}"
         data = self._file(path)[entry.offset : entry.offset + entry.size]

@@ -56,13 +56,13 @@ class WeightRow:
 def dense(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
     """Returns the rows of a dense layer that the format stores as torch does."""
     kernel = WeightRow(f"{path}/kernel", f"{tensor}.weight", "transpose")
-    return (kernel, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (kernel,)
+    return (kernel, WeightRow(f"{path}/bias", f"{tensor}.bias"))[: 1 + bias]
 
 
 def norm(path: str, tensor: str, bias: bool = True) -> tuple[WeightRow, ...]:
     """Returns the rows of a layer norm that the format stores as torch does."""
     scale = WeightRow(f"{path}/scale", f"{tensor}.weight")
-    return (scale, WeightRow(f"{path}/bias", f"{tensor}.bias")) if bias else (scale,)
+    return (scale, WeightRow(f"{path}/bias", f"{tensor}.bias"))[: 1 + bias]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,7 +198,11 @@ def import_params(
     for name, array in arrays.items():
         known = (k for k in table.non_parameters if re.fullmatch(k.pattern, name))
         if parts := rows.get(name):
-            _check_dtype(array, original[name], path)
+            if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
+                raise UserError(
+                    f"{path}: {original[name]} has the dtype {array.dtype}: quantized weights are"
+                    " not supported; get them in float32, float16 or bfloat16."
+                )
             params |= _to_parameters(array, parts)
         elif non_parameter := next(known, None):
             non_parameter.check(name, arrays)
@@ -239,8 +243,7 @@ def import_params(
 def export_params(params: Mapping[str, np.ndarray], table: WeightTable, format_name: str) -> Arrays:
     """Converts parameters to the names and layouts of a format; duplicates are not added.
 
-    Raises:
-      UserError: for a parameter that the table lacks; `format_name` is for that message.
+    Raises UserError for a parameter that the table lacks.
     """
     num_layers = count_layers(params, (row.path for row in table.rows))
     rows = {row.path: row for row in table.expand(num_layers)}
@@ -282,15 +285,6 @@ def _by_tensor(rows: Iterable[WeightRow]) -> dict[str, tuple[WeightRow, ...]]:
     for row in rows:
         parts.setdefault(row.tensor, []).append(row)
     return {name: tuple(sorted(rows, key=lambda row: row.part)) for name, rows in parts.items()}
-
-
-def _check_dtype(array: np.ndarray, name: str, path: str) -> None:
-    """Raises UserError for quantized numbers, whose scales are elsewhere."""
-    if array.dtype.kind != "f" and array.dtype != ml_dtypes.bfloat16:
-        raise UserError(
-            f"{path}: {name} has the dtype {array.dtype}: quantized weights are not supported; get"
-            " them in float32, float16 or bfloat16."
-        )
 
 
 def _to_parameters(array: np.ndarray, parts: tuple[WeightRow, ...]) -> Arrays:

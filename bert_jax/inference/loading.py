@@ -18,7 +18,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import flatten, unflatten
-from bert_jax.exchange.foreign import open_foreign, with_new_parameters
+from bert_jax.exchange.loaded import open_foreign, with_new_parameters
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
 from bert_jax.formats.hub import local_model

@@ -55,7 +55,14 @@ class Table:
     @property
     def text_columns(self) -> list[str]:
         """The columns with text."""
-        return [field.name for field in self.schema if _is_text(field.type)]
+        from pyarrow import types
+
+        def is_text(kind: "pa.DataType") -> bool:
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            checks = (types.is_string, types.is_large_string, types.is_string_view)
+            return any(check(kind) for check in (*checks, types.is_binary, types.is_large_binary))
+
+        return [field.name for field in self.schema if is_text(field.type)]
 
     @property
     def num_rows(self) -> int:
@@ -100,7 +107,11 @@ class Table:
         Numbers of a class are its name, where the file has the features of `datasets`, and None
         where they hide the class (-1).
         """
-        features, shorter = self._features(), _shorter_floats(self.schema)
+        from pyarrow import types
+
+        features = self._features()
+        short = (types.is_float32, types.is_float16)  # less precise than those of Python
+        shorter = [f.name for f in self.schema if any(is_kind(f.type) for is_kind in short)]
         for first, batch in self._batches(0, None, self.schema.names):
             with _named(self._path):
                 rows = batch.to_pylist()
@@ -138,14 +149,10 @@ class Table:
             for batch in self._stream():
                 yield batch.num_rows, functools.partial(_slices, batch.select(columns))
             return
+        options = {"columns": columns, "use_threads": False}
         for group in range(self._parquet.num_row_groups):
-            read = functools.partial(
-                self._parquet.iter_batches,
-                _ROWS,
-                row_groups=[group],
-                columns=columns,
-                use_threads=False,
-            )
+            read = self._parquet.iter_batches
+            read = functools.partial(read, _ROWS, row_groups=[group], **options)
             yield self._parquet.metadata.row_group(group).num_rows, read
 
     def _stream(self) -> Iterator["pa.RecordBatch"]:
@@ -165,11 +172,7 @@ def is_table(path: str) -> bool:
 
 
 def table_files(path: str) -> list[str]:
-    """Returns the data files of a file or folder, in order.
-
-    Raises:
-      UserError: there is no such file, or the folder has no data files or several splits.
-    """
+    """Returns the data files of a file or folder in order; raises UserError if it has none."""
     if not os.path.isdir(path):
         if not os.path.isfile(path):
             raise UserError(f"{path}: there is no such file.")
@@ -187,30 +190,10 @@ def table_files(path: str) -> list[str]:
 
 
 def read_rows(path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (place, row) of a file or folder; see `Table.rows`.
-
-    Raises:
-      UserError: it cannot be read.
-    """
+    """Yields (place, row) of a file or folder; see `Table.rows`."""
     for file in table_files(path):
         for number, row in Table(file).rows():
             yield f"{file}, row {number}", row
-
-
-def _is_text(kind: "pa.DataType") -> bool:
-    from pyarrow import types
-
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    checks = (types.is_string, types.is_large_string, types.is_string_view)
-    return any(check(kind) for check in (*checks, types.is_binary, types.is_large_binary))
-
-
-def _shorter_floats(schema: "pa.Schema") -> list[str]:
-    """Returns the columns of floats with less precision than those of Python."""
-    from pyarrow import types
-
-    return [f.name for f in schema if types.is_float32(f.type) or types.is_float16(f.type)]
 
 
 def _slices(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
@@ -219,12 +202,7 @@ def _slices(batch: "pa.RecordBatch") -> Iterator["pa.RecordBatch"]:
 
 
 def _plain(value: Any, feature: Any) -> Any:
-    """Returns a value as JSON would have it.
-
-    Args:
-      value: a value of Python.
-      feature: its description by `datasets`; None: it has none.
-    """
+    """Returns a value as JSON would have it; `feature`: its description by `datasets`, or None."""
     if isinstance(feature, list):  # of the elements
         feature = feature[0] if feature else None
     feature = feature if isinstance(feature, Mapping) else {}

@@ -123,8 +123,7 @@ class ByteLevelTokenizer(Tokenizer):
 
     def piece_lengths(self) -> tuple[int, ...]:
         """Returns the number of characters that begin in each piece, without spaces."""
-        counts = (0 if piece in self._special else _count(piece) for piece in self.pieces)
-        return tuple(counts)
+        return tuple(0 if piece in self._special else _count(piece) for piece in self.pieces)
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
         offsets = self._encoding(text).offsets
@@ -168,12 +167,7 @@ def _continues(piece: str) -> bool:
 
 
 def _read(vocabulary: bytes, path: str) -> dict[str, Any]:
-    """Returns the content of a tokenizer.json.
-
-    Raises:
-      UserError: it is none of a byte-level BPE, or has components that bytes and special tokens
-        are not found again with.
-    """
+    """Returns the content of a tokenizer.json, whose components keep bytes and special tokens."""
     try:
         content = json.loads(vocabulary)
         is_bpe = content["model"]["type"] == "BPE" and isinstance(content["model"]["vocab"], dict)
@@ -186,12 +180,9 @@ def _read(vocabulary: bytes, path: str) -> dict[str, Any]:
         )
     model, words = content["model"], content.get("pre_tokenizer") or {}
     others = ("continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "dropout")
+    kind = words.get("type") if words.get("use_regex", True) else "no pattern"
     for name, value, allowed in (
-        (
-            "pre_tokenizer",
-            words.get("type") if words.get("use_regex", True) else "no pattern",
-            ("ByteLevel",),
-        ),
+        ("pre_tokenizer", kind, ("ByteLevel",)),
         ("normalizer", (content.get("normalizer") or {}).get("type"), (None, "NFC")),
         *((name, model.get(name) or None, (None,)) for name in others),
     ):

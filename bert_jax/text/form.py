@@ -64,10 +64,7 @@ class TextForm:
 
 
 def find_form(text: str) -> TextForm:
-    """Returns the form of a text.
-
-    Args:
-      text: files, as in `data.source=text:` or `parquet:`: globs separated by commas.
+    """Returns the form of the files in `text`, globs as in `data.source=text:` or `parquet:`.
 
     Raises:
       UserError: there is no such file, it is a table or binary, or it has no text.
@@ -88,13 +85,14 @@ def find_form(text: str) -> TextForm:
     filled = [line for line in map(str.strip, lines) if line]
     if not filled:
         raise UserError(f"There is no text in {text}.")
-    size = _size(len(files), sum(map(os.path.getsize, files)))
+    size = _size(files)
     if name := _json_field(filled):
         fields: dict[str, tuple[Any, str]] = {
             "source": (f"jsonl:{text}", f"JSON lines, a document each; {size}"),
             "field": (name, "the longest text of the first objects"),
         }
-        return _of_documents(fields, [_text_of(line, name) for line in filled], scale)
+        texts = [str((_json_object(line) or {}).get(name, "")) for line in filled]
+        return _of_documents(fields, texts, scale)
     fields = {"source": (f"text:{text}", size), "line_format": _line_format(lines, filled)}
     if language := _language(filled):
         fields["language"] = (language, "its characters")
@@ -109,8 +107,9 @@ def find_form(text: str) -> TextForm:
     )
 
 
-def _size(files: int, num_bytes: int) -> str:
-    return f"{f'{files} files' if files > 1 else '1 file'}, {num_bytes / 1e6:.2g} MB"
+def _size(files: Sequence[str]) -> str:
+    size = sum(map(os.path.getsize, files)) / 1e6
+    return f"{f'{len(files)} files' if len(files) > 1 else '1 file'}, {size:.2g} MB"
 
 
 def _of_documents(
@@ -139,9 +138,8 @@ def _form_of_tables(text: str) -> TextForm:
             left -= len(texts[-1]) + 1
             if left < 0:
                 break
-    size = _size(len(paths), sum(map(os.path.getsize, paths)))
     fields = {
-        "source": (f"parquet:{text}", f"rows, a document each; {size}"),
+        "source": (f"parquet:{text}", f"rows, a document each; {_size(paths)}"),
         "field": (column, "the longest text of the first rows"),
     }
     rows = sum(Table(path).num_rows for path in paths)
@@ -168,21 +166,17 @@ def _json_field(filled: Sequence[str]) -> str:
     """Returns the field with the longest texts, of JSON lines; "": they are none."""
     lengths: Counter[str] = Counter()
     for line in islice(filled, 20):
-        try:
-            value = json.loads(line) if line.startswith("{") else None
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
+        if (value := _json_object(line)) is None:
             return ""
         lengths.update({name: len(x) for name, x in value.items() if isinstance(x, str)})
     return max(lengths, key=lengths.__getitem__, default="")
 
 
-def _text_of(line: str, name: str) -> str:
+def _json_object(line: str) -> dict[str, Any] | None:
     try:
-        return str(json.loads(line).get(name, ""))
-    except (ValueError, AttributeError):
-        return ""
+        return json.loads(line) if line.startswith("{") else None
+    except ValueError:
+        return None
 
 
 def _line_format(lines: Sequence[str], filled: Sequence[str]) -> tuple[str, str]:

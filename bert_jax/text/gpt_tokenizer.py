@@ -19,7 +19,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,18 +110,17 @@ class GptTokenizer(Tokenizer):
 
     def character_spans(self, text: str) -> list[tuple[int, int]]:
         cleaned, places = places_of_clean_text(text, self._fix(text))
-        return list(self._spans(self._splitter(cleaned), places))
-
-    def _spans(self, words: Iterable[Any], places: list[Any]) -> Iterator[tuple[int, int]]:
+        spans, words = [], cast(Iterable[Any], self._splitter(cleaned))
         for word in words:
             inside = zip(word.text, places[word.idx : word.idx + len(word.text)], strict=True)
             # Lower case may have more characters.
-            inside = [place for character, place in inside for _ in character.lower()]
+            inside: list[Any] = [place for character, place in inside for _ in character.lower()]
             start = 0
             for piece in self._pieces_of(word.text.lower()):
                 stop = start + len(piece.removesuffix(END))
-                yield inside[start][0], inside[stop - 1][1]
+                spans.append((inside[start][0], inside[stop - 1][1]))
                 start = stop
+        return spans
 
     def _renew(self) -> None:
         """Forgets all words; spaCy remembers each one that it has seen, too."""
@@ -155,11 +154,7 @@ class GptTokenizer(Tokenizer):
 
 
 def _load_libraries() -> tuple[Callable[[str], str], Callable[[], Any]]:
-    """Returns ftfy's function text -> text, and spaCy's class for English.
-
-    Raises:
-      UserError: one of the two packages is not installed.
-    """
+    """Returns ftfy's function text -> text, and spaCy's class for English."""
     try:
         import ftfy
         from spacy.lang.en import English
@@ -189,9 +184,7 @@ def clean(text: str) -> str:
 def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
     """Returns clean(fixed), and the characters [start, stop) of `text` for each of its characters.
 
-    Args:
-      text: the text as given.
-      fixed: the text after ftfy.
+    `fixed` is the text after ftfy.
     """
     source = zip(fixed, places_of_changed_text(text, fixed), strict=True)
     places = [place for old, place in source for _ in old.translate(_DASHES)]

@@ -19,12 +19,9 @@ UNKNOWN = "<unk>"
 
 
 def find_files(path: str) -> tuple[str, str] | None:
-    """Returns the two files of a released vocabulary: `path` is their folder or one of them.
+    """Returns the two files of a released vocabulary, whose folder, or one of which, `path` is.
 
-    Returns None if `path` names no such vocabulary.
-
-    Raises:
-      UserError: one of the files is missing.
+    Returns None if `path` names no such vocabulary; raises UserError if one file is missing.
     """
     is_folder = os.path.isdir(path)
     folder, name = (path, "") if is_folder else os.path.split(path)
@@ -51,13 +48,7 @@ def find_files(path: str) -> tuple[str, str] | None:
 def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     """Returns the bytes of `vocab.gpt` for the contents of the two released files.
 
-    Args:
-      pieces: JSON, piece -> id.
-      merges: two pieces a line, below a line with the version.
-      path: file name for error messages.
-
-    Raises:
-      UserError: they are not such files.
+    `pieces` are JSON, piece -> id; `merges` two pieces a line, below a line with the version.
     """
     try:
         ids = json.loads(pieces)
@@ -73,19 +64,13 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     try:
         lines = merges.decode().split("\n")[1:-1]
     except UnicodeDecodeError:
-        raise UserError(
-            f"The merges beside {path} are not UTF-8 text: get the file again."
-        ) from None
+        raise UserError(f"The merges beside {path} are no UTF-8 text: get them again.") from None
     content = {"pieces": ordered, "merges": [" ".join(line.split()) for line in lines]}
     return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 
 
 def unpack(vocabulary: bytes, path: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Returns the pieces in the order of their ids, and the merges in order, of a `vocab.gpt`.
-
-    Raises:
-      UserError: it is not one, or its first piece is not <unk>.
-    """
+    """Returns pieces by id and merges in order; raises UserError if it is no `vocab.gpt`."""
     try:
         content = json.loads(vocabulary)
         pieces = [str(piece) for piece in content["pieces"]]

@@ -139,11 +139,7 @@ def source_files(folder: str) -> list[str]:
 
 
 def docstrings_of(path: str) -> list[str]:
-    """Returns the docstrings of a module, its classes, functions and `add_newdoc` calls.
-
-    Raises:
-      SyntaxError, ValueError, RecursionError: the file is not Python of this version.
-    """
+    """Returns the docstrings of a module, its classes, functions and `add_newdoc` calls."""
     return list(_visit(_parse(path)))
 
 

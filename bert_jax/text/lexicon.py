@@ -79,11 +79,7 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
 
 
 def check_classes(weighted: Iterable[str], entries: Sequence[Entry], path: str) -> None:
-    """Checks that each class with a weight is one of the lexicon's.
-
-    Raises:
-      UserError: naming a class that no phrase has.
-    """
+    """Raises UserError if a class with a weight is none of the lexicon's."""
     known = sorted({entry.class_name for entry in entries} - {""})
     for name in weighted:
         if name not in known:

@@ -56,11 +56,7 @@ class BadText:
     line: int = 0
 
     def skips(self, fault: str, problem: str) -> bool:
-        """Counts a fault. Returns whether to leave the text out; otherwise, it is to be repaired.
-
-        Raises:
-          UserError: the policy is `error`.
-        """
+        """Counts a fault, or raises UserError; whether to leave the text out, not to repair it."""
         if self.policy == "error":
             raise UserError(
                 f"{self.place(self.line)}: {problem} (data.on_bad_text=replace repairs it, skip"
@@ -238,6 +234,18 @@ def make_documents(
             size += len(sentence)
     if document:
         yield document
+
+
+def documents_of_text(
+    text: bytes | None, place: str, config: DataConfig, counts: Counter
+) -> Iterator[Document]:
+    """Returns a text of `data.field` as a document; None, a fault, is left out."""
+    at = lambda line: f"{place}, line {line}" if line else place  # noqa: E731
+    bad_text = BadText(config.on_bad_text, counts, at)
+    if text is None:
+        bad_text.skips("non_text_fields", f"column {config.field!r} is null")
+        return iter(())
+    return make_documents(split_lines([text], bad_text), config, True, counts)
 
 
 def _unwrapped(lines: Iterable[str], joint: str, counts: Counter) -> Iterator[str]:

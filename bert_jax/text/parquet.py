@@ -11,7 +11,7 @@ from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 from bert_jax.text.arrow_tables import ENDINGS, Table, table_files
 from bert_jax.text.files import RANGE_BYTES, fingerprint, make_chunks
-from bert_jax.text.lines import BadText, Document, make_documents, split_lines
+from bert_jax.text.lines import Document, documents_of_text
 
 
 class Part(NamedTuple):
@@ -39,14 +39,16 @@ class ParquetText:
         self.config = config
         self.paths = find_tables(argument)
         for path in self.paths:
-            _check_text(path, config.field)
+            table, column = Table(path), config.field
+            if column not in (texts := table.text_columns):
+                what = f"is no column of {path}"
+                if column in table.schema.names:
+                    what = f"of {path} is {table.schema.field(column).type}, not text"
+                names = ", ".join(texts) or "none"
+                raise UserError(f"data.field={column!r} {what}. Columns with text: {names}.")
 
     def chunks(self) -> list[tuple[Part, ...]]:
-        """Returns groups of row groups.
-
-        Raises:
-          UserError: no file has a row.
-        """
+        """Returns groups of row groups. Raises UserError if no file has a row."""
         if not any(Table(path).num_rows for path in self.paths):
             raise UserError(f"There are no rows in data.source={self.config.source!r}.")
         parts = (
@@ -60,57 +62,25 @@ class ParquetText:
         for part in chunk:
             texts = Table(part.path).texts(self.config.field, part.start, part.stop)
             for number, text in texts:
-                lines = self._lines(f"{part.path}, row {number}", text, counts)
-                yield from make_documents(lines, self.config, True, counts)
-
-    def _lines(self, place: str, text: bytes | None, counts: Counter) -> Iterator[str]:
-        bad_text = BadText(self.config.on_bad_text, counts, lambda _: place)
-        if text is None:
-            bad_text.skips("non_text_fields", f"column {self.config.field!r} is null")
-            return iter(())
-        return split_lines([text], bad_text)
+                place = f"{part.path}, row {number}"
+                yield from documents_of_text(text, place, self.config, counts)
 
     def fingerprint(self) -> dict[str, Any]:
         return fingerprint(self.paths)
 
 
 def find_tables(globs: str) -> tuple[str, ...]:
-    """Returns the data files of the files and folders that match globs, separated by commas.
-
-    Each file is there once, at its first match.
-
-    Raises:
-      UserError: nothing matches one of them, or a file or folder has another form.
-    """
-    patterns = map(str.strip, globs.split(","))
-    return tuple(dict.fromkeys(path for pattern in patterns for path in _matches(pattern)))
-
-
-def _matches(pattern: str) -> Iterator[str]:
-    """Yields the data files of what matches a glob, in sorted order."""
-    matches = sorted(glob.glob(os.path.expanduser(local(pattern)), recursive=True))
-    if not matches:
-        raise UserError(f"No file or folder matches {pattern!r} in data.source.")
-    for path in matches:
-        if not os.path.isdir(path) and not path.lower().endswith(ENDINGS):
-            raise UserError(
-                f"{path} is not a Parquet file: its name must end in {' or '.join(ENDINGS)}"
-                " (text: and jsonl: read other files)."
-            )
-        yield from table_files(path)
-
-
-def _check_text(path: str, column: str) -> None:
-    """Raises UserError if a column does not exist, or is no text."""
-    table = Table(path)
-    if column in (texts := table.text_columns):
-        return
-    names = ", ".join(texts) or "none"
-    if column not in table.schema.names:
-        raise UserError(
-            f"data.field={column!r} is not a column of {path}. Columns with text: {names}."
-        )
-    raise UserError(
-        f"data.field={column!r} of {path} is {table.schema.field(column).type}, not text. Columns"
-        f" with text: {names}."
-    )
+    """Returns the data files of what matches globs, separated by commas, each once."""
+    files: list[str] = []
+    for pattern in map(str.strip, globs.split(",")):
+        matches = sorted(glob.glob(os.path.expanduser(local(pattern)), recursive=True))
+        if not matches:
+            raise UserError(f"No file or folder matches {pattern!r} in data.source.")
+        for path in matches:
+            if not os.path.isdir(path) and not path.lower().endswith(ENDINGS):
+                raise UserError(
+                    f"{path} is not a Parquet file: its name must end in {' or '.join(ENDINGS)}"
+                    " (text: and jsonl: read other files)."
+                )
+            files += table_files(path)
+    return tuple(dict.fromkeys(files))

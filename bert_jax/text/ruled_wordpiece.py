@@ -9,7 +9,6 @@ A file with other components is refused by name, since its ids would be others.
 """
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -43,11 +42,7 @@ class Components:
 
 
 def read_components(content: Json, path: str) -> Components:
-    """Returns the settings in a tokenizer.json of WordPiece.
-
-    Raises:
-      UserError: it has other components than BERT's.
-    """
+    """Returns the settings in a tokenizer.json; raises UserError if it has others than BERT's."""
     model = content["model"]
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", SPECIAL_TOKENS[1])):
         if (value := model.get(name, expected)) != expected:
@@ -60,12 +55,13 @@ def read_components(content: Json, path: str) -> Components:
         )
     normalizer, splits = content.get("normalizer") or {}, content.get("pre_tokenizer") or {}
     if (rules := _our_rules(normalizer, splits)) is None:
-        for name, part in (("normalizer", normalizer), ("pre_tokenizer", splits)):
-            expected = {"normalizer": "BertNormalizer", "pre_tokenizer": "BertPreTokenizer"}[name]
-            if part.get("type") != expected:
-                raise UserError(
-                    f"{path} has the {name} {_type_of(part)}: only {expected} is supported."
-                )
+        for name, part, expected in (
+            ("normalizer", normalizer, "BertNormalizer"),
+            ("pre_tokenizer", splits, "BertPreTokenizer"),
+        ):
+            if (kind := part.get("type", "none")) != expected:
+                kind = " then ".join(_types(part, f"{name.replace('_', '')}s")) or kind
+                raise UserError(f"{path} has the {name} {kind}: only {expected} is supported.")
         if normalizer.get("clean_text", True) is not True:
             raise UserError(f"{path} has clean_text=False: only True is supported.")
         rules = WordRules(
@@ -81,31 +77,20 @@ def read_components(content: Json, path: str) -> Components:
 def _our_rules(normalizer: Json, splits: Json) -> WordRules | None:
     """Returns the rules in components that this package wrote; None: they are others."""
     types = _types(normalizer, "normalizers")
-    for lowercase in (False, True):
-        for strip in (False, True):
-            wanted = _OUR_CLEANING + _OUR_LOWERCASE * lowercase + _OUR_ACCENTS * strip
-            if types == wanted and _types(splits, "pretokenizers") == _OUR_SPLITS:
-                pattern = splits["pretokenizers"][-1]["pattern"].get("Regex", "")
-                has_ideographs = _FIRST_IDEOGRAPHS in pattern
-                return WordRules(lowercase, None if strip == lowercase else strip, has_ideographs)
-    return None
+    lowercase, strip = "Lowercase" in types, "NFD" in types
+    wanted = _OUR_CLEANING + _OUR_LOWERCASE * lowercase + _OUR_ACCENTS * strip
+    if types != wanted or _types(splits, "pretokenizers") != _OUR_SPLITS:
+        return None
+    has_ideographs = _FIRST_IDEOGRAPHS in splits["pretokenizers"][-1]["pattern"].get("Regex", "")
+    return WordRules(lowercase, None if strip == lowercase else strip, has_ideographs)
 
 
 def _types(component: Json, name: str) -> list[str]:
     return [step["type"] for step in component.get(name) or ()]
 
 
-def _type_of(component: Json) -> str:
-    steps = _types(component, "normalizers") or _types(component, "pretokenizers")
-    return " then ".join(steps) or component.get("type", "none")
-
-
 class RuledWordPieceTokenizer(WordPieceTokenizer):
-    """WordPiece with the rules in its file, a tokenizer.json.
-
-    Raises:
-      UserError: the file has other components than BERT's, or a special token is missing.
-    """
+    """WordPiece with the rules in its file, a tokenizer.json with BERT's components."""
 
     KIND = "wordpiece_rules"
 
@@ -119,16 +104,11 @@ class RuledWordPieceTokenizer(WordPieceTokenizer):
         self._arguments = (vocabulary, lowercase, path)
         self._rules = dataclasses.replace(found.rules, lowercase=lowercase)
         self.max_word_length = found.max_word_length
-        kind = f"{self.KIND} lowercase={lowercase}\n".encode()
-        self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
+        self.fingerprint = self._fingerprint(vocabulary)
 
 
 def ordered_pieces(ids: Mapping[str, int], path: str) -> list[str]:
-    """Returns the pieces by id.
-
-    Raises:
-      UserError: the ids are not 0, 1, 2 ...
-    """
+    """Returns the pieces by id. Raises UserError if the ids are not 0, 1, 2 ..."""
     pieces = sorted(ids, key=ids.__getitem__)
     if [ids[piece] for piece in pieces] != list(range(len(pieces))):
         raise UserError(

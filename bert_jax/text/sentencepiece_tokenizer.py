@@ -144,10 +144,7 @@ class SentencePieceTokenizer(Tokenizer):
 def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsmap: bytes) -> bytes:
     """Returns the bytes of a SentencePiece model of type unigram.
 
-    Args:
-      pieces: piece and score, by id; special tokens are known by their spelling.
-      unk_id: id of the piece for unknown characters.
-      charsmap: the compiled table of its normalization.
+    `pieces` have pieces and scores by id, `charsmap` is the compiled table of the normalization.
     """
     model = _Model()
     for index, (piece, score) in enumerate(pieces):
@@ -165,11 +162,7 @@ def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsma
 
 
 def parse_model(vocabulary: bytes, path: str) -> Any:
-    """Returns the message of a .model file.
-
-    Raises:
-      UserError: it is not one.
-    """
+    """Returns the message of a .model file. Raises UserError if it is not one."""
     try:
         sentencepiece.SentencePieceProcessor(model_proto=vocabulary)
         return _Model.FromString(vocabulary)

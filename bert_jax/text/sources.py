@@ -52,11 +52,7 @@ class Source(Protocol):
 
 
 def make_source(config: DataConfig) -> Source:
-    """Makes the source that `config.source` names.
-
-    Raises:
-      UserError: the source is unknown, or has no data.
-    """
+    """Makes the source that `config.source` names; raises UserError if it is none, or empty."""
     if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", config.language):
         raise UserError(
             f"data.language={config.language!r} is not a language code: give one such as en, de or"
@@ -97,11 +93,7 @@ class TextFiles:
     config: DataConfig
 
     def chunks(self) -> list[tuple[FileRange, ...]]:
-        """Cuts the files into chunks.
-
-        Raises:
-          UserError: no file contains any text.
-        """
+        """Cuts the files into chunks. Raises UserError if no file contains any text."""
         parts = (
             (part, (os.path.getsize(path) if part.stop is None else part.stop) - part.start)
             for path in self.paths
@@ -180,11 +172,7 @@ class JsonLines(TextFiles):
 
 
 def find_files(globs: str) -> tuple[str, ...]:
-    """Returns the files that match globs, separated by commas, each once, at its first match.
-
-    Raises:
-      UserError: no file matches one of them.
-    """
+    """Returns the files that match globs, separated by commas, each once, at its first match."""
     paths = []
     for pattern in map(str.strip, globs.split(",")):
         matches = glob.glob(os.path.expanduser(local(pattern)), recursive=True)

@@ -21,7 +21,7 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import RANGE_BYTES
-from bert_jax.text.lines import BadText, Document, make_documents, split_lines
+from bert_jax.text.lines import Document, documents_of_text
 
 # Records per read.
 _BATCH = 64
@@ -65,17 +65,11 @@ class TfdsText:
 
     def read(self, chunk: range, counts: Counter) -> Iterator[Document]:
         for number, record in read_records(self.name, self.split, chunk):
-            lines = self._lines(number, record[self.config.field], counts)
-            yield from make_documents(lines, self.config, True, counts)
-
-    def _lines(self, number: int, text: Any, counts: Counter) -> Iterator[str]:
-        place = f"{self.name}[{self.split}] record {number}"
-        if not isinstance(text, bytes):
-            raise UserError(
-                f"{place}: data.field={self.config.field!r} is a {type(text).__name__}, not text."
-            )
-        policy = self.config.on_bad_text
-        return split_lines([text], BadText(policy, counts, lambda line: f"{place}, line {line}"))
+            text, place = record[self.config.field], f"{self.name}[{self.split}] record {number}"
+            if not isinstance(text, bytes):
+                kind, field = type(text).__name__, self.config.field
+                raise UserError(f"{place}: data.field={field!r} is a {kind}, not text.")
+            yield from documents_of_text(text, place, self.config, counts)
 
     def fingerprint(self) -> dict[str, Any]:
         """Returns name, version and split, and a hash of the names and sizes of the files."""
@@ -93,11 +87,7 @@ class TfdsText:
 
 
 def parse_name(argument: str) -> tuple[str, str]:
-    """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given.
-
-    Raises:
-      UserError: the argument is neither.
-    """
+    """Returns name and split of NAME or NAME[SPLIT]; the split is `train` if none is given."""
     match = re.fullmatch(r"([^\[\]]+?)/?(?:\[(.+)\])?", argument)
     if not match:
         raise UserError(f"Invalid name tfds:{argument}: give tfds:NAME or tfds:NAME[SPLIT].")
@@ -115,11 +105,7 @@ def read_records(name: str, split: str, numbers: range | None = None) -> Iterato
 
 @functools.cache
 def open_builder(name: str) -> Any:
-    """Opens a prepared dataset, by its name or its folder.
-
-    Raises:
-      UserError: it does not exist.
-    """
+    """Opens a prepared dataset, by its name or its folder."""
     # Slow to import, and rarely needed.
     from tensorflow_datasets.core import read_only_builder, registered
 
@@ -138,11 +124,7 @@ def open_builder(name: str) -> Any:
 
 @functools.cache
 def open_split(name: str, split: str) -> Any:
-    """Opens a split, or a slice of one, for reading by record number.
-
-    Raises:
-      UserError: there is no such split, or it needs TensorFlow.
-    """
+    """Opens a split, or a slice of one, for reading by record number."""
     builder = open_builder(name)
     try:
         return builder.as_data_source(split=split)

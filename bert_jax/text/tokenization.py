@@ -108,8 +108,7 @@ class Tokenizer:
         self._arguments: tuple[Any, ...] = (vocabulary, lowercase, path)
         self.lowercase = lowercase
         self._rules = WordRules(lowercase)
-        kind = f"{self.KIND} lowercase={lowercase}\n".encode()
-        self.fingerprint = hashlib.sha256(kind + vocabulary).hexdigest()
+        self.fingerprint = self._fingerprint(vocabulary)
 
     def __reduce__(self):
         return type(self), self._arguments
@@ -124,7 +123,7 @@ class Tokenizer:
         """
         if not special_tokens:
             return self._encode(text)
-        parts = re.split(f"({'|'.join(map(re.escape, self._special))})", text)
+        parts = self._split_special(text)
         ids = ([self._special[p]] if p in self._special else self._encode(p) for p in parts)
         return list(chain.from_iterable(ids))
 
@@ -171,8 +170,15 @@ class Tokenizer:
                     start = end
         return spans
 
+    def _fingerprint(self, vocabulary: bytes) -> str:
+        kind = f"{self.KIND} lowercase={self.lowercase}\n".encode()
+        return hashlib.sha256(kind + vocabulary).hexdigest()
+
     def _encode(self, text: str) -> list[int]:
         raise NotImplementedError
+
+    def _split_special(self, text: str) -> list[str]:
+        return re.split(f"({'|'.join(map(re.escape, self._special))})", text)
 
 
 def read_pieces(
@@ -180,16 +186,11 @@ def read_pieces(
 ) -> tuple[list[str], dict[str, int], dict[str, int]]:
     """Returns the lines of a vocabulary, without white space around them, and ids of pieces.
 
-    Args:
-      vocabulary: the bytes of the file.
-      special: the special tokens that it must have.
-      path, kind: how errors name the vocabulary, and what it should be.
-
     Returns:
       The pieces, the id of each (of equal ones, the last id), and those of `special`.
 
     Raises:
-      UserError: it is not UTF-8, or lacks special tokens.
+      UserError: it is not UTF-8, or lacks special tokens; `path` and `kind` name it.
     """
     try:
         text = b"".join(with_newlines([vocabulary])).decode()

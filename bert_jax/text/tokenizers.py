@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 from collections.abc import Callable
+from typing import Any
 
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
@@ -17,11 +18,11 @@ from bert_jax.text.word_tokenizer import WordTokenizer, is_word_vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
-def _sentencepiece(content: bytes, lowercase: bool, path: str) -> Tokenizer:
+def _sentencepiece(*arguments: Any) -> Tokenizer:
     # Importing the package takes as long as reading a vocabulary of lines.
     from bert_jax.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
-    return SentencePieceTokenizer(content, lowercase, path)
+    return SentencePieceTokenizer(*arguments)
 
 
 def _tokenizer_json(content: bytes, lowercase: bool, path: str) -> Tokenizer:
@@ -68,22 +69,23 @@ class Vocabulary:
         return KINDS[self.kind](self.content, lowercase, self.path)
 
 
-def read_vocabulary(path: str | os.PathLike) -> Vocabulary:
+def read_vocabulary(path: str | os.PathLike, kind: str = "") -> Vocabulary:
     """Reads a vocabulary.
 
     Args:
       path: a vocabulary of WordPiece or of whole words (`*.txt`), a SentencePiece model
         (`*.model`), the tokenizer.json of a byte-level BPE or of WordPiece (`*.json`), a byte-pair
         vocabulary of GPT (`*.gpt`), or the folder with GPT's two released files, or one of them.
+      kind: a key of KINDS, whatever the name; empty: by the name.
 
     Raises:
       UserError: it cannot be read, or is of none of these kinds.
     """
     path = local(os.fspath(path))
-    if files := gpt_vocabulary.find_files(path):
+    if files := None if kind else gpt_vocabulary.find_files(path):
         pieces, merges = map(_read, files)
         return Vocabulary(path, "vocab.gpt", ".gpt", gpt_vocabulary.pack(pieces, merges, files[0]))
-    kind = os.path.splitext(path)[1]
+    kind = kind or os.path.splitext(path)[1]
     if kind not in KINDS:
         raise UserError(
             f"{path} is not a known kind of vocabulary: its name must end in .txt (WordPiece),"

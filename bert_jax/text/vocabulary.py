@@ -80,13 +80,10 @@ class WordCounts:
         self.dropped: Counter[str] = Counter()
 
     def add(self, words: Iterable[str] | Mapping[str, int]) -> None:
+        """Adds words; of a full table, keeps the most frequent, of equal ones by a checksum."""
         self.counts.update(words)
-        if len(self.counts) >= 2 * self._limit:
-            self._keep_most_frequent()
-
-    def _keep_most_frequent(self) -> None:
-        """Keeps the most frequent words. Of equally frequent words, a checksum decides."""
-        counts = self.counts
+        if len(counts := self.counts) < 2 * self._limit:
+            return
         minimum = sorted(counts.values())[-self._limit]
         ties = sorted((word for word, n in counts.items() if n == minimum), key=_checksum)
         staying = set(ties[: self._limit - sum(n > minimum for n in counts.values())])
@@ -101,31 +98,27 @@ def _checksum(word: str) -> tuple[int, str]:
 
 
 def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCounts:
-    """Counts the words that a vocabulary is trained on.
+    """Counts the words that a vocabulary of a kind of FILE_NAMES is trained on.
 
-    Args:
-      kind: one of FILE_NAMES. For `wordpiece` and `words`, a word is a word or a punctuation
-        mark of the tokenizer's first step; for SentencePiece, all text between two spaces.
-      sentences: the text, cut anywhere between words.
-      lowercase: whether the tokenizer lower cases text.
+    For `wordpiece` and `words`, a word is a word or a punctuation mark of the tokenizer's first
+    step; for SentencePiece, all text between two spaces. Sentences may be cut between any words.
     """
-    _check_kind(kind)
+    if kind not in FILE_NAMES:
+        raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")
     runs = WordCounts(kind)
     for sentence in sentences:
         runs.add(split_runs(sentence))
     words = WordCounts(kind)
     words.dropped = runs.dropped
     for run, count in runs.counts.items():
-        for word in _words_of(run, kind, lowercase):
+        if kind in ("wordpiece", "words"):
+            parts = basic_tokens(run, lowercase)
+        else:
+            run = run.lower() if lowercase else run
+            parts = [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
+        for word in parts:
             words.counts[word] += count
     return words
-
-
-def _words_of(run: str, kind: str, lowercase: bool) -> list[str]:
-    if kind in ("wordpiece", "words"):
-        return basic_tokens(run, lowercase)
-    run = run.lower() if lowercase else run
-    return [run[i : i + MAX_RUN_LENGTH] for i in range(0, len(run), MAX_RUN_LENGTH)]
 
 
 def merge_counts(parts: Iterable[WordCounts], kind: str = "") -> WordCounts:
@@ -158,7 +151,6 @@ def train_vocabulary(
     Raises:
       UserError: the kind is unknown, the text has no words, or the size is too small.
     """
-    _check_kind(kind)
     if vocab_size < MIN_SIZE:
         raise UserError(
             f"vocab_size={vocab_size} is too small to train a vocabulary: at least {MIN_SIZE}."
@@ -203,13 +195,10 @@ def train_vocabulary(
 
 
 def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathLike) -> None:
-    """Checks that a vocabulary fits in an embedding table of `vocab_size` rows.
+    """Raises UserError if a vocabulary does not fit in an embedding table of `vocab_size` rows.
 
     A vocabulary of whole words may be larger: ELMo reads the characters of words, and predicts the
     unknown word in place of the others.
-
-    Raises:
-      UserError: the vocabulary at `path` is larger.
     """
     if isinstance(tokenizer, WordTokenizer):
         return
@@ -218,11 +207,6 @@ def check_vocabulary(tokenizer: Tokenizer, vocab_size: int, path: str | os.PathL
             f"The vocabulary {os.fspath(path)} has {size} entries, more than"
             f" model.vocab_size={vocab_size}: set model.vocab_size={size}."
         )
-
-
-def _check_kind(kind: str) -> None:
-    if kind not in FILE_NAMES:
-        raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")
 
 
 def _is_usable(word: str) -> bool:

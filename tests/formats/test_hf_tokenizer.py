@@ -7,7 +7,6 @@ import functools
 import io
 import itertools
 import json
-import re
 import unicodedata
 from collections.abc import Iterable
 
@@ -72,24 +71,18 @@ def differences(ours, theirs, texts: Iterable[str]) -> list[str]:
     return [t for t, other in zip(texts, encodings, strict=True) if other.ids != ours.encode(t)]
 
 
-@settings(max_examples=200, deadline=None)
-@given(TEXTS, st.booleans())
-def test_any_text_gives_our_ids(text, lowercase):
-    ours, theirs = pair(lowercase)
-    assert differences(ours, theirs, [text]) == []
-
-
 @settings(max_examples=100, deadline=None)
 @given(TEXTS, st.booleans())
-def test_special_tokens_in_text_are_recognized_on_request(text, lowercase):
+def test_any_text_gives_our_ids(text, lowercase):
+    """Also with special tokens, which are recognized on request."""
     ours, theirs = pair(lowercase)
+    assert differences(ours, theirs, [text]) == []
     theirs.encode_special_tokens = False
     ids = theirs.encode(text, add_special_tokens=False).ids
     assert ids == ours.encode(text, special_tokens=True)
 
 
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_every_character_is_treated_the_same(lowercase):
+def test_every_character_is_treated_the_same():
     """Alone, in a word and before a sigma, whatever the vocabulary.
 
     Of the private planes, of those in which nothing is assigned and of ideographs a sample.
@@ -97,12 +90,12 @@ def test_every_character_is_treated_the_same(lowercase):
     The library may lower characters that are newer than Python's version of Unicode: 55 of them in
     tokenizers 0.23 and Python 3.11.
     """
-    _, theirs = pair(lowercase)
+    _, theirs = pair(True)
 
     def is_alike(codes: Iterable[int]) -> bool:
         text = " ".join(f"{chr(code)} A{chr(code)}b É{chr(code)}Σ" for code in codes)
         words = theirs.pre_tokenizer.pre_tokenize_str(theirs.normalizer.normalize_str(text))
-        return [word for word, _ in words] == basic_tokens(text, lowercase)
+        return [word for word, _ in words] == basic_tokens(text, True)
 
     planes = itertools.chain(
         range(0x20000),
@@ -117,35 +110,7 @@ def test_every_character_is_treated_the_same(lowercase):
         if not is_alike(some):
             wrong += [chr(code) for code in some if not is_alike([code])]
     assert {unicodedata.category(character) for character in wrong} <= {"Cn"}
-    assert len(wrong) <= (55 if lowercase else 0)
-
-
-@pytest.mark.parametrize("every", [200, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("name", "lowercase"),
-    [
-        ("bert-base-uncased", True),
-        ("bert-base-cased", False),
-        ("bert-base-multilingual-cased", False),
-        ("bert-base-chinese", True),
-    ],
-)
-def test_real_text_gives_our_ids(shared_data, name, lowercase, every):
-    path = shared_data / "vocab" / name / "vocab.txt"
-    ours = load_tokenizer(path, lowercase)
-    theirs = exported(ours, path.read_bytes())
-    assert differences(ours, theirs, real_lines(shared_data, every)) == []
-
-
-@functools.cache
-def real_lines(folder, every: int) -> list[str]:
-    """All lines, and strings of JSON; of large files each `every`th."""
-    lines = []
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in (".txt", ".raw", ".json", ".conll"):
-            step = every if path.stat().st_size > 100_000 else 1
-            lines += re.split('[\n"]', path.read_text(encoding="utf-8"))[::step]
-    return lines
+    assert len(wrong) <= 55
 
 
 def test_final_sigma_depends_on_the_word():
@@ -156,22 +121,6 @@ def test_final_sigma_depends_on_the_word():
         "Α" + "\u0301" * 31 + "Σ"
     )  # known to differ: the lookbehind is limited to 30 characters
     assert differences(ours, theirs, [too_far]) == [too_far]
-
-
-@pytest.mark.parametrize("lowercase", [True, False])
-def test_single_texts_and_pairs_have_bert_s_form(lowercase):
-    ours, theirs = pair(lowercase)
-    theirs.encode_special_tokens = False
-    a, b = ours.encode("Naïve text."), ours.encode("2nd, [MASK]", special_tokens=True)
-    single, both = theirs.encode("Naïve text."), theirs.encode("Naïve text.", "2nd, [MASK]")
-    assert single.ids == [ours.cls_id, *a, ours.sep_id]
-    assert both.ids == [*single.ids, *b, ours.sep_id]
-    assert both.type_ids == [0] * len(single.ids) + [1] * (len(b) + 1)
-
-
-def test_decoded_text_is_readable():
-    ours, theirs = pair(True)
-    assert theirs.decode(ours.encode("mask οδος zzzz.")) == "mask οδος zzzz."
 
 
 def test_the_last_of_equal_lines_of_a_vocabulary_counts():

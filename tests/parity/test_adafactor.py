@@ -1,7 +1,5 @@
 """Adafactor against torch's."""
 
-import dataclasses
-
 import jax
 import numpy as np
 import pytest
@@ -15,22 +13,21 @@ CONFIG = OptimizerConfig(
     name="adafactor",
     learning_rate=1e-2,
     schedule="constant",
-    weight_decay=0.0,
+    weight_decay=0.1,
     clip_norm=0.0,
     no_decay=(),
 )
 SHAPES = {"kernel": (160, 130), "embedding": (300, 128), "bias": (7,)}
 
 
-@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
-def test_twenty_updates_are_those_of_torch(weight_decay):
+def test_twenty_updates_are_those_of_torch():
     """torch takes the smaller of the rate and 1 / sqrt(t): here always the rate."""
     rng = np.random.default_rng(0)
     params = {n: (0.05 * rng.normal(size=s)).astype(np.float32) for n, s in SHAPES.items()}
     theirs = {n: torch.nn.Parameter(torch.tensor(p)) for n, p in params.items()}
-    tx, _ = make_optimizer(dataclasses.replace(CONFIG, weight_decay=weight_decay), 20, 0)
+    tx, _ = make_optimizer(CONFIG, 20, 0)
     their_tx = torch.optim.Adafactor(
-        theirs.values(), lr=1e-2, beta2_decay=-0.8, eps=(1e-30, 1e-3), weight_decay=weight_decay
+        theirs.values(), lr=1e-2, beta2_decay=-0.8, eps=(1e-30, 1e-3), weight_decay=0.1
     )
     state = tx.init(params)
     for step in range(20):
@@ -45,10 +42,3 @@ def test_twenty_updates_are_those_of_torch(weight_decay):
         np.testing.assert_allclose(
             params[name], parameter.detach().numpy(), rtol=2e-5, atol=2e-6, err_msg=name
         )
-
-
-def test_moments_of_matrices_are_those_of_rows_and_columns():
-    params = {n: np.ones(s, np.float32) for n, s in SHAPES.items()}
-    state = make_optimizer(CONFIG, 20, 0)[0].init(params)
-    sizes = sum(leaf.size for leaf in jax.tree.leaves(state))
-    assert 160 + 130 + 300 + 128 + 7 <= sizes < 160 + 130 + 300 + 128 + 7 + 20

@@ -61,19 +61,14 @@ def their_losses(model, batch):
     of_next = logs.gather(-1, tensors["input_ids"][..., 1:, None])[..., 0]
     mask = tensors["example_ids"][..., 1:]
     lm_loss = -(of_next * mask).sum(-1) / mask.sum(-1)
-    if len(lengths.unique()) == 1:
-        assert torch.isclose(lm_loss.mean(), outputs.loss, atol=1e-5)
     return outputs.logits, outputs.mc_logits, lm_loss.mean(), outputs.mc_loss
 
 
-@pytest.mark.parametrize(
-    "lengths", [(48, 17, 5, 31, 2, 9), pytest.param((11,) * 6, marks=pytest.mark.slow)]
-)
-def test_logits_losses_and_gradients_are_the_same(lengths):
+def test_logits_losses_and_gradients_are_the_same():
     task = Losses(lm_weight=LM_WEIGHT).add_to(MultipleChoice(model=MODEL, **HEAD))
     params = random_params(task)
     theirs = make_twin("OpenAIGPTDoubleHeadsModel", MODEL, params, num_labels=1)
-    batch = make_batch(lengths)
+    batch = make_batch((48, 17, 5, 31, 2, 9))
     lm_logits, choice_logits, lm_loss, choice_loss = their_losses(theirs, batch)
     outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
     is_token = batch["example_ids"].reshape(-1, batch["example_ids"].shape[-1]) > 0

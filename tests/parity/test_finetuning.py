@@ -70,10 +70,6 @@ def labels_of_spans(batch):
 
 # task, writer, changes of the configuration, model of transformers, its labels.
 CASES = {
-    "single texts": (
-        *("classification", labelled_files.write_texts, {}),
-        *("BertForSequenceClassification", labels_of_rows),
-    ),
     "pairs": (
         *("classification", write_pairs, {"task.text_b": "text_b"}),
         *("BertForSequenceClassification", labels_of_rows),

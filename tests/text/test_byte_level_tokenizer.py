@@ -62,6 +62,16 @@ def test_ids_are_the_library_s(pair):
         assert ours.encode(text) == expected.ids, ascii(text)
 
 
+def test_special_tokens_asked_for_take_the_spaces_that_the_file_says(pair):
+    ours, theirs = pair
+    theirs.encode_special_tokens = False
+    mask = ours.pieces[ours.mask_id]
+    for text in (f"the {mask} fox", f" {mask}{mask}  {mask}.", f"the{mask}"):
+        expected = theirs.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, special_tokens=True) == expected
+    theirs.encode_special_tokens = True
+
+
 def test_truncation_and_padding_of_the_file_are_not_applied(tmp_path):
     train_byte_level(path := tmp_path / "tokenizer.json", "roberta")
     expected = load_tokenizer(path, lowercase=False).encode(SENTENCES[0])
@@ -70,17 +80,6 @@ def test_truncation_and_padding_of_the_file_are_not_applied(tmp_path):
     theirs.enable_padding(length=100)
     theirs.save(str(path))
     assert load_tokenizer(path, lowercase=False).encode(SENTENCES[0]) == expected
-
-
-def test_spans_are_the_characters_without_spaces(pair):
-    ours, _ = pair
-    for text in (*SENTENCES[:3], *fuzz(400)):
-        spans = ours.character_spans(text)
-        assert len(spans) == len(ours.encode(text))
-        found = [text[start:stop] for start, stop in spans]
-        assert all(part == part.strip() or part.isspace() for part in found)
-        covered = {place for span in spans for place in range(*span)}
-        assert covered >= {place for place, x in enumerate(text) if not x.isspace()}
 
 
 def test_a_missing_package_is_reported(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Phrases in rows of ids, against an enumeration of all matches; files of phrases."""
 
 import random
+import tempfile
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def read_units(ids: np.ndarray, codes: np.ndarray, matcher: PhraseMatcher) -> li
     ]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(6))
 def test_units_are_the_longest_phrases_from_left_to_right(seed):
     rng = random.Random(seed)
     entries = random_lexicon(rng)
@@ -107,13 +108,6 @@ def test_a_piece_that_continues_a_cut_word_belongs_to_the_word_before():
     """At the start of A there is none, so it begins a unit there."""
     pieces = ["[CLS]", "##a", "b", "[SEP]", "##c", "d", "[SEP]", "[CLS]", "##b", "[SEP]"]
     assert codes_of(pieces, "b") == [0, 1, 2, 0, 0, 1, 0, 0, 1, 0]
-
-
-def test_case_and_accents_count_as_for_the_tokenizer():
-    assert codes_of(["a", "b"], "Á B") == [2, 0]
-    cased = WordPieceTokenizer("\n".join([*SPECIAL_TOKENS, "A", "a"]).encode(), lowercase=False)
-    matcher = PhraseMatcher([Entry("A", "", 1)], cased)
-    assert matcher.match(np.array([5, 6])).tolist() == [2, 1]
 
 
 CHINESE = "北京大学生前来应聘"
@@ -171,29 +165,24 @@ def test_a_file_of_phrases(tmp_path):
     ]
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"", "The lexicon .*names.txt has no phrases: give one a line."),
-        (b" \n\t\n", "has no phrases"),
-        (b"ab\na\xff b\n", r"names.txt is not UTF-8 text \(line 2\): convert it to UTF-8."),
-        (b"ab\n\tperson\n", r"line 2: 'person' is neither a phrase nor a phrase, a tab and a cl"),
-        (b"a\tperson\tplace\n", "line 1: .*person.*place' is neither"),
-    ],
-)
-def test_a_malformed_file_is_named_with_its_line(content, message, tmp_path):
-    (tmp_path / "names.txt").write_bytes(content)
-    with pytest.raises(ValueError, match=message):
-        read_lexicon(tmp_path / "names.txt")
-
-
 PERSON, PHRASE = Entry("a", "person", 1), Entry("b", "", 2)
+
+
+def read_bytes(content: bytes):
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return read_lexicon(file.name)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: read_lexicon("none.txt"), "The lexicon none.txt cannot be read: No such file"),
+        (lambda: read_bytes(b" \n\t\n"), "The lexicon .* has no phrases: give one a line."),
+        (lambda: read_bytes(b"ab\na\xff b\n"), r"is not UTF-8 text \(line 2\): convert it"),
+        (lambda: read_bytes(b"ab\n\tperson\n"), r"line 2: 'person' is neither a phrase nor a"),
+        (lambda: read_bytes(b"a\tperson\tplace\n"), "line 1: .*person.*place' is neither"),
         (lambda: check_classes(["persn"], [PERSON], "n"), "'persn', which no .* classes: person."),
         (lambda: check_classes(["person"], [PHRASE], "n"), "its classes: none"),
         (

@@ -89,14 +89,6 @@ def test_a_large_row_group_is_read_a_few_rows_at_a_time(tmp_path):
         assert number == len(texts) - 1 and most < 6_000_000
 
 
-def test_fingerprint_is_json_of_each_file(tmp_path):
-    path = save_to_disk(tmp_path / "set", make_table({"text": TEXTS}))
-    fingerprint = make_source(CONFIG.replaced({"source": f"parquet:{path}"})).fingerprint()
-    assert json.loads(json.dumps(fingerprint)) == fingerprint
-    names = [file["name"] for file in fingerprint["files"]]
-    assert names == ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
-
-
 def test_errors(tmp_path):
     table = make_table({"text": ["One."], "n": [1], "body": ["Two."]})
     path = write_parquet(tmp_path / "a.parquet", table)
@@ -109,7 +101,7 @@ def test_errors(tmp_path):
     empty = write_parquet(tmp_path / "empty.parquet", table.slice(0, 0))
     cases = [
         (f"{tmp_path}/lost", "text", "No file or folder matches '.*lost' in data.source"),
-        (path, "title", "data.field='title' is not a column of .* Columns with text: text, body"),
+        (path, "title", "data.field='title' is no column of .* Columns with text: text, body"),
         (path, "n", "data.field='n' of .* is int64, not text"),
         (f"{tmp_path}/damaged.parquet", "text", "damaged.parquet is damaged, or neither Parquet"),
         (f"{tmp_path}/damaged.arrow", "text", "damaged.arrow is damaged, or neither Parquet"),

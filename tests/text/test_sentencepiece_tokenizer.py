@@ -96,8 +96,3 @@ def test_decode_gives_the_text_back(model, text):
     assert tokenizer.decode(tokenizer.encode(text)) == text
     ids = [tokenizer.cls_id, *tokenizer.encode("The [MASK].", special_tokens=True)]
     assert tokenizer.decode(ids) == "[CLS] the [MASK]."
-
-
-def test_lone_surrogates_count_as_replacement_characters(model):
-    tokenizer = load_tokenizer(model, lowercase=True)
-    assert tokenizer.encode("the \ud800 dog") == tokenizer.encode("the \ufffd dog")

@@ -76,18 +76,19 @@ def test_sentences_are_the_stripped_lines_however_the_file_is_cut(
     assert documents == naive(data.replace("\r\n", "\n"))
 
 
-def test_chunks_cover_the_files_in_order_and_are_picklable(tmp_path, monkeypatch):
+def test_files_are_taken_once_in_sorted_order_and_cut_into_chunks(tmp_path, monkeypatch):
     monkeypatch.setattr(text_files, "RANGE_BYTES", 100)
     monkeypatch.setattr(text, "RANGE_BYTES", 100)
-    for name in "cab":
+    (tmp_path / "sub" / "deep").mkdir(parents=True)
+    for name in ("sub/deep/c", "a", "b"):
         write(tmp_path / f"{name}.txt", f"{name} one.\n{name} two.\n\n" * 40)
-    write(tmp_path / "small.txt", "small one.\nsmall two.\n")
-    source = make_source(dataclasses.replace(CONFIG, source=f"text:{tmp_path}/*.txt"))
+    globs = f"text:{tmp_path}/b.*, {tmp_path}/**/*.txt,{tmp_path}/a.txt"
+    source = make_source(dataclasses.replace(CONFIG, source=globs))
     chunks = pickle.loads(pickle.dumps(source)).chunks()
     assert len(chunks) > 9 and chunks == pickle.loads(pickle.dumps(chunks))
     documents = [d for chunk in chunks for d in source.read(chunk, Counter())]
-    expected = [[f"{name} one.", f"{name} two."] for name in "abc" for _ in range(40)]
-    assert documents == [*expected, ["small one.", "small two."]]
+    names = ("b", "a", "sub/deep/c")
+    assert documents == [[f"{name} one.", f"{name} two."] for name in names for _ in range(40)]
 
 
 COMPRESS = {
@@ -108,21 +109,6 @@ def test_compressed_files_are_recognized_by_their_bytes(tmp_path, name):
     source = write(tmp_path / "b.txt", data[: len(data) // 2])
     with pytest.raises(ValueError, match="b.txt is corrupt or truncated"):
         read(source)
-
-
-def test_zstd_without_its_package_says_what_to_install(tmp_path, monkeypatch):
-    source = write(tmp_path / "a.zst", zstandard.ZstdCompressor().compress(b"One.\n"))
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(ValueError, match="pip install zstandard"):
-        read(source)
-
-
-def test_globs_are_recursive_sorted_and_take_each_file_once(tmp_path):
-    (tmp_path / "sub" / "deep").mkdir(parents=True)
-    for name in ("b.txt", "a.txt", "sub/deep/c.txt", "d.md"):
-        write(tmp_path / name, f"{name} is here.")
-    documents, _ = read(f"text:{tmp_path}/*.md, {tmp_path}/**/*.txt,{tmp_path}/a.txt")
-    assert [d[0].split()[0] for d in documents] == ["d.md", "a.txt", "b.txt", "sub/deep/c.txt"]
 
 
 @pytest.mark.parametrize(
@@ -282,32 +268,27 @@ def test_binary_and_empty_files_are_left_out_and_counted(tmp_path, monkeypatch):
     assert counts == {"binary_files": 1, "files_without_text": 3}
 
 
-@pytest.mark.parametrize(
-    "content, changes, message",
-    [
-        ("One.", {"line_format": "wrapped"}, "wrapped needs data.document_separator=file"),
-        ("One.", {"language": "english"}, "data.language='english' is not a language code"),
-        (" \n\n", {}, "There is no text in .*a.txt.*files_without_text: 1"),
-        (bytes(range(256)) * 40, {"on_bad_text": "replace"}, "a.txt is a binary file"),
-        (bytes(range(256)) * 40, {"on_bad_text": "error"}, "a.txt is a binary file"),
-    ],
-)
-def test_sources_that_cannot_be_used(tmp_path, content, changes, message):
-    with pytest.raises(ValueError, match=message):
-        read(write(tmp_path / "a.txt", content), **changes)
+BINARY = bytes(range(256)) * 40
 
 
 @pytest.mark.parametrize(
-    "source, message",
+    "source, content, changes, message",
     [
-        ("text:/nowhere/x", "No file matches '/nowhere/x' in data.source"),
-        ("csv:a", "Unknown data.source='csv:a'. Available: installed_docs"),
-        ("installed_docs:x", "takes no argument, but got 'x'"),
+        ("text:/nowhere/x", "", {}, "No file matches '/nowhere/x' in data.source"),
+        ("csv:a", "", {}, "Unknown data.source='csv:a'. Available: installed_docs"),
+        ("installed_docs:x", "", {}, "takes no argument, but got 'x'"),
+        ("", "One.", {"line_format": "wrapped"}, "wrapped needs data.document_separator=file"),
+        ("", "One.", {"language": "english"}, "data.language='english' is not a language code"),
+        ("", " \n\n", {}, "There is no text in .*a.txt.*files_without_text: 1"),
+        ("", BINARY, {"on_bad_text": "replace"}, "a.txt is a binary file"),
+        ("", BINARY, {"on_bad_text": "error"}, "a.txt is a binary file"),
+        ("", COMPRESS["zstd"](b"One.\n"), {}, "pip install zstandard"),
     ],
 )
-def test_sources_that_do_not_exist(source, message):
+def test_sources_that_cannot_be_used(tmp_path, monkeypatch, source, content, changes, message):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
     with pytest.raises(ValueError, match=message):
-        read(source)
+        read(source or write(tmp_path / "a.txt", content), **changes)
 
 
 def test_an_overlong_line_takes_bounded_memory(tmp_path):

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from bert_jax.text import tokenization, wordpiece
-from bert_jax.text.tokenization import SPECIAL_TOKENS, count_characters
+from bert_jax.text.tokenization import SPECIAL_TOKENS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -176,12 +176,6 @@ def test_words_up_to_200_characters_are_split_and_longer_ones_unknown():
     assert pieces("z" * 201 + " the [mask]") == ["[UNK]", "the", "[", "mask", "]"]
 
 
-def test_unknown_word_is_unknown_as_a_whole():
-    tokenizer = WordPieceTokenizer("\n".join([*SPECIAL_TOKENS, "ab", "##c", "x"]).encode(), True)
-    assert tokenizer.encode("abc abcd x") == [5, 6, 1, 7]
-    assert tokenizer.encode("") == tokenizer.encode(" \n ") == []
-
-
 # ---- other properties
 
 
@@ -220,12 +214,6 @@ def test_decode_is_readable(written, read):
     assert tokenizer.decode([2, *tokenizer.encode("the [MASK].", special_tokens=True)]) == (
         "[CLS] the [MASK]."
     )
-
-
-def test_characters_of_pieces():
-    special = ("[UNK]", "[unused3]", "<unk>", "<s>")
-    assert count_characters(special) == (0, 0, 0, 0)
-    assert count_characters(("word", "##s", "▁The", "<", "été", "[")) == (4, 1, 3, 1, 3, 1)
 
 
 # ---- places of ids in the text

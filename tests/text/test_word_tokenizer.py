@@ -18,14 +18,6 @@ def pieces(tokenizer, text, **options):
     return [tokenizer.pieces[i] for i in tokenizer.encode(text, **options)]
 
 
-def test_ids_are_the_numbers_of_lines():
-    tokenizer = WordTokenizer(GIVEN, lowercase=False)
-    assert tokenizer.encode("do n't") == [1, 2]
-    assert (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id, tokenizer.unk_id) == (3, 4, 4, 5)
-    assert tokenizer.mask_id == -1
-    assert not tokenizer.continues(np.arange(6)).any() and not tokenizer.is_continuation.any()
-
-
 def test_the_vocabulary_decides_how_text_is_split():
     assert pieces(WordTokenizer(OURS, False), "the cat.") == ["the", "cat", "."]
     assert pieces(WordTokenizer(GIVEN, False, grows=True), "the U.S. don't") == [
@@ -65,27 +57,9 @@ def test_characters_are_bytes_between_markers_all_one_higher_than_in_bilm_tf():
     assert characters[tokenizer.cls_id].tolist() == [259, 257, 260, *padding]
     assert characters[tokenizer.sep_id].tolist() == [259, 258, 260, *padding]
     assert characters[4].tolist()[:6] == [259, 100, 98, 117, 260, 261]
+    (long,) = tokenizer.encode_word("a" * 60)
+    assert tokenizer.characters[long].tolist() == [259, *[98] * 48, 260]
     assert characters[unseen].tolist()[:6] == [259, 111, 0xC3 + 1, 0xA9 + 1, 260, 261]
-
-
-def test_a_long_word_is_cut_to_48_bytes():
-    tokenizer = WordTokenizer(GIVEN, False, grows=True)
-    (index,) = tokenizer.encode("a" * 60)
-    expected = [259, *[98] * 48, 260]
-    assert tokenizer.characters[index].tolist() == expected
-
-
-@pytest.mark.parametrize(
-    ("vocabulary", "text", "spans"),
-    [
-        (OURS, "The  cat, né.", [(0, 3), (5, 8), (8, 9), (10, 12), (12, 13)]),
-        (GIVEN, " do\u00a0n't  U.S.", [(1, 3), (4, 7), (9, 13)]),
-    ],
-)
-def test_the_characters_of_each_word_in_the_text(vocabulary, text, spans):
-    tokenizer = WordTokenizer(vocabulary, False)
-    assert tokenizer.character_spans(text) == spans
-    assert len(tokenizer.encode(text)) == len(spans)
 
 
 def test_a_trained_vocabulary_has_all_words_by_frequency(tmp_path):

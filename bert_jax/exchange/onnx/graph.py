@@ -87,10 +87,8 @@ class Graph:
                 return self.constant([number], np.int64)
             case ast.UnaryOp(op=ast.USub()):
                 return self.add("Neg", self._evaluate(node.operand))
-            case ast.BinOp() if type(node.op) in names:
-                return self.add(
-                    names[type(node.op)], self._evaluate(node.left), self._evaluate(node.right)
-                )
+            case ast.BinOp() if op := names.get(type(node.op)):
+                return self.add(op, self._evaluate(node.left), self._evaluate(node.right))
         raise UserError(f"A size of this model, {ast.unparse(node)}, has no translation to ONNX.")
 
     def shape(self, sizes: Sequence[Any]) -> str:

@@ -103,8 +103,9 @@ def _cast(graph: Graph, equation: Any, x: Value) -> Value:
 
 
 def _integer_pow(graph: Graph, equation: Any, x: Value) -> Value:
-    exponent = graph.constant(equation.params["y"], np.float32)
-    return Value(graph.add("Pow", x.name, exponent), x.shape)
+    return Value(
+        graph.add("Pow", x.name, graph.constant(equation.params["y"], np.float32)), x.shape
+    )
 
 
 def _broadcast(graph: Graph, equation: Any, x: Value, *_: Value) -> Value:
@@ -163,11 +164,9 @@ def _reduce(op: str, of_bools: bool = False) -> Callable[..., Value]:
 
 
 def _argmax(graph: Graph, equation: Any, x: Value) -> Value:
-    (axis,) = equation.params["axes"]
-    name = graph.exact(x, equation.invars[0].aval.shape)
+    (axis,), name = equation.params["axes"], graph.exact(x, equation.invars[0].aval.shape)
     name = graph.add("ArgMax", name, axis=axis, keepdims=0)
-    name = graph.add("Cast", name, to=onnx.TensorProto.INT32)
-    return Value(name, equation.outvars[0].aval.shape)
+    return Value(graph.add("Cast", name, to=onnx.TensorProto.INT32), equation.outvars[0].aval.shape)
 
 
 def _dot_general(graph: Graph, equation: Any, x: Value, y: Value) -> Value:
@@ -233,20 +232,15 @@ def _pad(graph: Graph, equation: Any, x: Value, fill: Value) -> Value:
 
 
 def _slice(graph: Graph, equation: Any, x: Value) -> Value:
-    old, new, params = (
-        equation.invars[0].aval.shape,
-        equation.outvars[0].aval.shape,
-        equation.params,
-    )
+    old, new = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
+    params = equation.params
     strides = params["strides"] or [1] * len(old)
     cut = [i for i, (a, b) in pairs(old, new) if str(a) != str(b)]
     if not cut:
         return x
     name = graph.exact(x, old, cut)
-    starts, limits = (
-        graph.shape([params[f"{side}_indices"][axis] for axis in cut])
-        for side in ("start", "limit")
-    )
+    sides = params["start_indices"], params["limit_indices"]
+    starts, limits = (graph.shape([side[axis] for axis in cut]) for side in sides)
     axes, steps = (graph.constant(n, np.int64) for n in (cut, [strides[axis] for axis in cut]))
     shape = [b if i in cut else a for i, (a, b) in pairs(x.shape or old, new)]
     return Value(graph.add("Slice", name, starts, limits, axes, steps), tuple(shape))
@@ -295,26 +289,21 @@ def _gather(graph: Graph, equation: Any, x: Value, indices: Value) -> Value:
 def _part(graph: Graph, equation: Any, x: Value, starts: Value) -> Value:
     """Returns the part of an array that begins at int32[axes]."""
     form, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
-    (old, places), out = (
-        (atom.aval.shape for atom in equation.invars),
-        equation.outvars[0].aval.shape,
-    )
+    old, places = (atom.aval.shape for atom in equation.invars)
     axes, name = form.start_index_map, graph.exact(x, old)
     begins = graph.add("Cast", graph.exact(starts, places), to=onnx.TensorProto.INT64)
     ends = graph.add("Add", begins, graph.shape([sizes[axis] for axis in axes]))
     name = graph.add("Slice", name, begins, ends, graph.constant(axes, np.int64))
     if form.collapsed_slice_dims:
         name = graph.add("Squeeze", name, graph.constant(form.collapsed_slice_dims, np.int64))
-    return Value(name, tuple(out))
+    return Value(name, tuple(equation.outvars[0].aval.shape))
 
 
 def _norm(graph: Graph, equation: Any, x: Value, *parts: Value) -> Value:
     shape = equation.invars[0].aval.shape
-    name = graph.exact(x, shape)
-    names = [part.name for part in parts]
-    epsilon = equation.params["epsilon"]
-    node = graph.add("LayerNormalization", name, *names, axis=-1, epsilon=epsilon)
-    return Value(node, shape)
+    names = [graph.exact(x, shape), *(part.name for part in parts)]
+    options = {"axis": -1, "epsilon": equation.params["epsilon"]}
+    return Value(graph.add("LayerNormalization", *names, **options), shape)
 
 
 # By the name of a primitive of jax: (graph, equation, *values) -> its result, or several.

@@ -11,6 +11,7 @@ transformers and the vocabulary; and `model.json`, which names inputs, outputs a
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Callable, Mapping
@@ -23,7 +24,7 @@ import onnx
 
 from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.huggingface import tokenizer_files
+from bert_jax.exchange.huggingface import write_tokenizer
 from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
 from bert_jax.exchange.onnx.graph import Sizes
 from bert_jax.exchange.onnx.trace import make_graph
@@ -89,22 +90,19 @@ def write(
         raise UserError(loaded.sentence_vectors.describe())
     vectors = vectors or loaded.sentence_vectors
     vectors = dataclasses.replace(vectors, pooling=vectors.pooling or "mean")
+    sizes: Sizes = ("batch", "seq")
     if output == "vectors":
         forward = _vectors(model, vectors)
-        sizes: Sizes = ("batch", "seq")
     else:
-        forward, sizes = _task(loaded, model)
+        module, sizes = _module(loaded, model)
+        forward = functools.partial(_answers, module, model.vocab_size)
     inputs = {name: sizes for name in _inputs(model)}
     limits = [f"seq <= {model.max_position_embeddings}"]
     graph = make_graph(forward, loaded.params, inputs, limits)
     onnx.save(graph, str(folder / FILE))
     reads_pairs = "token_type_ids" in inputs
     frames_text = FAMILIES.get(model.name, FAMILIES["bert"]).frames_text
-    files = tokenizer_files(loaded, reads_pairs, frames_text)
-    for name, text in files.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    if loaded.vocabulary.kind != ".gpt" and loaded.vocabulary.copy_name not in files:
-        (folder / loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
+    write_tokenizer(loaded, folder, reads_pairs, frames_text)
     facts = {
         "task": loaded.config.task.name,
         "output": output,
@@ -167,18 +165,25 @@ def _vectors(model: EncoderConfig, vectors: SentenceVectors) -> Callable[..., di
     return forward
 
 
-def _task(
-    loaded: LoadedModel, model: EncoderConfig
-) -> tuple[Callable[..., dict[str, jax.Array]], Sizes]:
-    """Returns the forward pass of encoder and head, and the sizes of its inputs."""
-    module, sizes = _module(loaded, model)
-
-    def forward(params: _Arrays, inputs: _Arrays) -> dict[str, jax.Array]:
-        variables = {"params": unflatten(params)}
-        outputs = module.apply(variables, make_batch(inputs), deterministic=True)
-        return _named(outputs, model.vocab_size)
-
-    return forward, sizes
+def _answers(
+    module: nn.Module, vocab_size: int, params: _Arrays, inputs: _Arrays
+) -> dict[str, jax.Array]:
+    """Returns the outputs of a task's model by name."""
+    variables = {"params": unflatten(params)}
+    outputs: Any = module.apply(variables, make_batch(inputs), deterministic=True)
+    match outputs:
+        case jax.Array():
+            return {"outputs": outputs}
+        case ClassificationOutputs() | TaggingOutputs():
+            return {"logits": outputs.logits}
+        case SpanOutputs():
+            return {"start_logits": outputs.start_logits, "end_logits": outputs.end_logits}
+        case WordScores():
+            return {"logits": _words(outputs.logits(), vocab_size)}
+        case PreTrainingOutputs(next_sentence_logits=pairs):
+            named = {"logits": _words(outputs.masked_lm_logits, vocab_size)}
+            return named if pairs is None else named | {"next_sentence_logits": pairs[:, 0]}
+    raise UserError(f"A {type(outputs).__name__} is not exported to ONNX.")
 
 
 def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes]:
@@ -203,23 +208,6 @@ def _module(loaded: LoadedModel, model: EncoderConfig) -> tuple[nn.Module, Sizes
         return module, ("batch", "choices", "seq")
     both_orders = isinstance(task, Classification) and task.both_orders
     return module, ("batch", 2, "seq") if both_orders else ("batch", "seq")
-
-
-def _named(outputs: Any, vocab_size: int) -> dict[str, jax.Array]:
-    """Returns the outputs of a task's model by name."""
-    match outputs:
-        case jax.Array():
-            return {"outputs": outputs}
-        case ClassificationOutputs() | TaggingOutputs():
-            return {"logits": outputs.logits}
-        case SpanOutputs():
-            return {"start_logits": outputs.start_logits, "end_logits": outputs.end_logits}
-        case WordScores():
-            return {"logits": _words(outputs.logits(), vocab_size)}
-        case PreTrainingOutputs(next_sentence_logits=pairs):
-            named = {"logits": _words(outputs.masked_lm_logits, vocab_size)}
-            return named if pairs is None else named | {"next_sentence_logits": pairs[:, 0]}
-    raise UserError(f"A {type(outputs).__name__} is not exported to ONNX.")
 
 
 def _words(logits: jax.Array, vocab_size: int) -> jax.Array:

@@ -14,13 +14,9 @@ from bert_jax.formats.weight_table import NonParameter, WeightRow, WeightTable, 
 def _rows(
     encoder: str, prefix: str, modules: Mapping[str, str], lacking: Iterable[str] = ()
 ) -> Iterable[WeightRow]:
-    """Yields BERT's rows with other names.
+    """Yields BERT's rows with other names; modules may be renamed with `prefix` or without.
 
-    Args:
-      encoder: name of the encoder.
-      prefix: beginning of the names in transformers.
-      modules: modules that have another name than BERT's, with `prefix` or without.
-      lacking: paths of modules that there are not.
+    `lacking` are paths of modules that there are not.
     """
     for row in BERT.rows:
         if row in OPTIONS or row.path.startswith(("next_sentence/", *lacking)):

@@ -21,12 +21,6 @@ def compare(loaded: LoadedModel) -> dict[str, Any]:
 
     Batch n has sentence n of each list; the states of a batch are those that the next one starts
     from. Words are what stands between spaces.
-
-    Returns:
-      `with` and `largest_difference`; or `none_because`, if there are no reference files.
-
-    Raises:
-      UserError: the files do not belong together.
     """
     assert loaded.checkpoint
     folder = loaded.checkpoint.path
@@ -56,12 +50,7 @@ def compare(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def last_layers(loaded: LoadedModel, batches: list[tuple[str, ...]]) -> Iterator[list[np.ndarray]]:
-    """Yields float32[2, words, features] of each sentence of a batch, forward and backward.
-
-    Args:
-      loaded: the model.
-      batches: tokenized sentences; all batches have the same number.
-    """
+    """Yields float32[2, words, features] of each sentence of a batch, in both directions."""
     config, tokenizer = loaded.model, loaded.tokenizer
     assert isinstance(tokenizer, WordTokenizer)
     encoder = make_encoder(config)

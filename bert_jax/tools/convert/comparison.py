@@ -13,7 +13,7 @@ from bert_jax.exchange import LoadedModel, as_stored
 from bert_jax.models import make_add_fields
 from bert_jax.tools.convert import bilm_references, transformers_program
 from bert_jax.tools.convert.outputs import Batch, Outputs, largest_differences, make_batch, run_ours
-from bert_jax.tools.convert.token_ids import compare_token_ids
+from bert_jax.tools.convert.transformers_program import compare_token_ids
 from bert_jax.training.workdir import open_model
 
 
@@ -41,14 +41,7 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def compare(a: str, b: str) -> Iterator[str]:
-    """Yields lines with the largest differences between the outputs of two models.
-
-    Args:
-      a, b: workdirs, or folders of other programs.
-
-    Raises:
-      UserError: they are not two models of the same size.
-    """
+    """Yields lines with the largest differences between the outputs of two workdirs or folders."""
     sides = [as_stored(open_model(path)) for path in (a, b)]
     models = [side.config.model for side in sides]
     batch = make_batch(

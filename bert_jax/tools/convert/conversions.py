@@ -1,9 +1,25 @@
-"""Conversions to and from workdirs, as the command runs them: with a certificate, and printed."""
+"""Conversions to and from workdirs, as the command runs them: with a certificate, and printed.
+
+All write to a new or empty folder `out`, completely or not at all, and raise UserError if it is not
+empty or the model cannot be converted. `compare`: whether to run the folder of the other program
+in that program, where it is installed, and compare the outputs. certificate.json has counts of
+tensors, a checksum and differences of outputs:
+
+{"source": "DIR", "format": "Hugging Face",
+ "tensors": {"in": 104, "out": 110, "renamed": {...}, "transposed": [...],
+             "known_non_parameters": {...}, "cast": {}, "fresh": [...], "fresh_rows": {}},
+ "weights_sha256": "...", "notes": [...], "labels": [],
+ "comparison": {"with": "transformers 5.23.0", "largest_difference": {"pooled": 4e-7, ...}}}
+"""
 
 import pathlib
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from bert_jax.exchange import (
+    LoadedModel,
+    as_stored,
     check_output_folder,
     export,
     huggingface,
@@ -15,9 +31,10 @@ from bert_jax.files.atomic import whole_folder, write_json
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.formats.foreign import Choices
+from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.inference.model import load
-from bert_jax.tools.convert import certificate as certificates
 from bert_jax.tools.convert.comparison import compare_with_source
+from bert_jax.tools.convert.transformers_program import token_id_line
 from bert_jax.training.workdir import CERTIFICATE, open_workdir, write_workdir
 
 _NOT_COMPARED = {"none_because": "--nocomparison"}
@@ -28,41 +45,22 @@ def convert(
 ) -> dict[str, Any]:
     """Makes a workdir of another program's checkpoint; prints and returns the certificate.
 
-    Args:
-      path: file or folder of the checkpoint.
-      out: a new or empty folder; it is written completely or not at all.
-      format: a key of FORMATS; empty: the one that matches.
-      choices: settings that take precedence over the checkpoint's.
-      compare: whether to run the checkpoint's own program, where it is installed, and compare the
-        outputs.
-
-    Raises:
-      UserError: `out` is not empty, or the checkpoint cannot be opened.
+    `path`, `format` and `choices` are those of `exchange.open_foreign`.
     """
     check_output_folder(out)
     loaded = open_foreign(path, format, choices)
     comparison = compare_with_source(loaded) if compare else _NOT_COMPARED
     loaded = with_new_parameters(loaded)
-    certificate = certificates.import_certificate(loaded, comparison)
+    certificate = import_certificate(loaded, comparison)
     with whole_folder(out) as folder:
         write_workdir(loaded, folder, out, certificate)
-    print("\n".join(certificates.import_lines(certificate)))
+    print("\n".join(import_lines(certificate)))
     print(f"workdir     {out}")
     return certificate
 
 
 def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
-    """Makes a folder that transformers loads; prints and returns the certificate.
-
-    Args:
-      workdir: folder of the run.
-      out: a new or empty folder; it is written completely or not at all.
-      compare: whether to run the result in transformers, where it is installed, and compare the
-        outputs.
-
-    Raises:
-      UserError: `out` is not empty, or transformers has no class for the model.
-    """
+    """Makes a folder that transformers loads; prints and returns the certificate."""
     check_output_folder(out)
     model = open_workdir(workdir)
     with whole_folder(out) as folder:
@@ -74,40 +72,20 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
         format = FORMATS["huggingface"].TITLE
         certificate = {**source, "format": format, **facts, "comparison": comparison}
         write_json(f"{folder}/{CERTIFICATE}", certificate)
-    print("\n".join(certificates.export_lines(certificate)))
+    print("\n".join(export_lines(certificate)))
     print(f"folder      {out}")
     return certificate
 
 
 def to_stablehlo(workdir: str, out: str) -> None:
-    """Makes a program that needs only jax, and prints its size.
-
-    Args:
-      workdir: folder of the run.
-      out: a new or empty folder; it is written completely or not at all.
-
-    Raises:
-      UserError: `out` is not empty, or the run has no language model.
-    """
+    """Makes a program that needs only jax, and prints its size."""
     model = open_workdir(workdir)
     export(model, "stablehlo", out)
-    size = sum(path.stat().st_size for path in pathlib.Path(out).iterdir())
-    print(
-        f"{out}: step {model.step} of {workdir}, {size / 2**20:.1f} MiB, for {', '.join(PLATFORMS)}"
-    )
+    print(f"{out}: step {model.step} of {workdir}, {_size(out)}, for {', '.join(PLATFORMS)}")
 
 
 def to_onnx(path: str, out: str, **choices: Any) -> None:
-    """Makes a folder for onnxruntime, and prints what is in it.
-
-    Args:
-      path: a workdir, or a folder of another program.
-      out: a new or empty folder; it is written completely or not at all.
-      choices: see `export_onnx`.
-
-    Raises:
-      UserError: see `export_onnx`.
-    """
+    """Makes a folder for onnxruntime, and prints what is in it; `choices`: see `export_onnx`."""
     facts = load(path).export("onnx", out, **choices)
     for direction in ("inputs", "outputs"):
         names = (f"{name}[{', '.join(map(str, size))}]" for name, size in facts[direction].items())
@@ -118,5 +96,103 @@ def to_onnx(path: str, out: str, **choices: Any) -> None:
         least = f", the least {int8['least']:.4f}" if "least" in int8 else ""
         print(f"int8        {int8['metric']} {int8['int8']:.4f}{least}")
         print(f"float32     {int8['metric']} {int8['float32']:.4f}, on {int8['evaluated_on']}")
-    size = sum(file.stat().st_size for file in pathlib.Path(out).iterdir())
-    print(f"folder      {out}, {size / 2**20:.1f} MiB")
+    print(f"folder      {out}, {_size(out)}")
+
+
+def _size(folder: str) -> str:
+    size = sum(path.stat().st_size for path in pathlib.Path(folder).iterdir())
+    return f"{size / 2**20:.1f} MiB"
+
+
+# ------------------------------------------------------------------ certificates
+
+
+def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
+    """Returns the content of certificate.json of an import that has all parameters."""
+    checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
+    assert checkpoint and report  # a workdir has none
+    vectors = loaded.sentence_vectors.describe()
+    own = sum(array.size for array in as_stored(loaded).params.values())
+    return {
+        "source": shown(checkpoint.path),
+        "format": FORMATS[checkpoint.format].TITLE,
+        "task": checkpoint.task,
+        "tensors": {
+            "in": len(checkpoint.tensors),
+            "out": len(params),
+            "renamed": report.renamed,
+            "transposed": list(report.transposed),
+            "known_non_parameters": report.known_non_parameters,
+            "cast": report.cast,
+            "fresh": list(loaded.missing),
+            "fresh_rows": dict(loaded.new_rows),
+        },
+        "parameters": own,
+        "fresh_parameters": sum(array.size for array in params.values()) - own,
+        "weights_sha256": weights_sha256(params),
+        "notes": [*checkpoint.notes, *([vectors] if vectors else [])],
+        "labels": list(checkpoint.labels),
+        "comparison": comparison,
+    }
+
+
+def export_lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of an export's certificate."""
+    tensors = certificate["tensors"]
+    return [
+        f"source      {certificate['source']}, step {certificate['step']}",
+        f"class       {certificate['class']}",
+        f"tensors     {tensors['in']} in, {tensors['out']} out;"
+        f" {certificate['parameters']:,} parameters",
+        *(f"left out    {path}: {reason}" for path, reason in tensors["left_out"].items()),
+        *(f"random      {path}: the import did not have it" for path in tensors["random"]),
+        f"weights     sha256 {certificate['weights_sha256']}",
+        *comparison_lines(certificate["comparison"]),
+    ]
+
+
+def import_lines(certificate: dict[str, Any]) -> list[str]:
+    """Returns the lines that are printed of an import's certificate."""
+    tensors = certificate["tensors"]
+    known = sorted(tensors["known_non_parameters"].items())
+    dtypes = sorted(Counter(tensors["cast"].values()).items())
+    casts = [f"{count} tensors of {dtype}" for dtype, count in dtypes]
+    return [
+        f"source      {certificate['source']} ({certificate['format']}, {certificate['task']})",
+        *(f"note        {note}" for note in certificate["notes"]),
+        f"tensors     {tensors['in']} in, {tensors['out']} out; {len(tensors['transposed'])}"
+        f" transposed, {len(tensors['renamed'])} with an older name",
+        f"parameters  {certificate['parameters']:,} of the source,"
+        f" {certificate['fresh_parameters']:,} random",
+        *(f"left out    {line}" for line in _by_reason(known)),
+        *([f"cast        {', '.join(casts)} to float32"] if casts else []),
+        *(f"random      {name}" for name in tensors["fresh"]),
+        *(
+            f"random      {rows}: {', '.join(words)}"
+            for rows, words in tensors["fresh_rows"].items()
+        ),
+        f"weights     sha256 {certificate['weights_sha256']}",
+        *comparison_lines(certificate["comparison"]),
+    ]
+
+
+def _by_reason(known: Iterable[tuple[str, str]]) -> list[str]:
+    """Returns a line for each reason."""
+    names_by_reason: dict[str, list[str]] = {}
+    for name, reason in known:
+        names_by_reason.setdefault(reason, []).append(name)
+    return [
+        f"{names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''}: {reason}"
+        for reason, names in names_by_reason.items()
+    ]
+
+
+def comparison_lines(comparison: dict[str, Any]) -> list[str]:
+    """Returns lines with the largest differences, or with the reason why there are none."""
+    if reason := comparison.get("none_because"):
+        return [f"comparison  none: {reason}"]
+    return [
+        f"comparison  with {comparison['with']}, largest absolute difference:",
+        *(f"  {name:<22} {value:.1e}" for name, value in comparison["largest_difference"].items()),
+        *([token_id_line(comparison["token_ids"])] if "token_ids" in comparison else []),
+    ]

@@ -74,12 +74,12 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:
             values["pooled"] = pooled[:, 0]
+        tables = tree[model.name].get("embeddings", {})  # ELMo of characters has none
+        embedding = tables.get("word_embeddings", {}).get("embedding")
         if head := tree.get("masked_lm"):
-            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             scores: Any = LMHead(model).apply({"params": head}, encoded.hidden, embedding)
             values["masked-LM logits"] = scores.logits()
         if model.lm_head == "tied" and not task.HEAD:
-            embedding = tree[model.name]["embeddings"]["word_embeddings"]["embedding"]
             name = "next-word logits" if task.READS_FORWARD else "masked-LM logits"
             values[name] = encoded.hidden @ embedding[: model.vocab_size].T
         if head := tree.get("copy_head"):
@@ -119,23 +119,17 @@ def _with_copies(
 
 def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
     """Returns whether the task's head is a dense layer on the last hidden states only."""
-    has_one_head = tree.keys() == {encoder, config.task.HEAD}
-    read = {"layers": "last", "both_orders": False}
-    return has_one_head and all(
-        config.get(f"task.{n}", value) == value for n, value in read.items()
-    )
+    reads_last = config.get("task.layers", "last") == "last"
+    is_single = not config.get("task.both_orders", False)
+    return tree.keys() == {encoder, config.task.HEAD} and reads_last and is_single
 
 
 def largest_differences(a: Outputs, b: Outputs) -> dict[str, float]:
-    """Returns the largest absolute difference of each output that both have.
-
-    Raises:
-      UserError: the models have different sizes.
-    """
+    """Returns the largest absolute difference of each output that both have."""
     differences = {}
-    for name in a.values.keys() & b.values.keys():
+    for name in (name for name in a.values if name in b.values):
         x, y = a.values[name], b.values[name]
         if x.shape != y.shape:
             raise UserError(f"The models have different sizes: {name} {x.shape} and {y.shape}.")
         differences[name] = float(np.abs(x - y).max())
-    return {name: differences[name] for name in a.values if name in differences}
+    return differences

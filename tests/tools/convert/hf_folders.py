@@ -15,63 +15,30 @@ from tests.tools.convert.conftest import LETTERS, VOCABULARY
 PIECES = len(VOCABULARY.split("\n"))
 GPT_PIECES = ["<unk>", *LETTERS, *(f"{c}</w>" for c in LETTERS), "th", "the</w>"]
 GPT_MERGES = ["t h", "th e</w>"]
+_BERT = {
+    "vocab_size": PIECES,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 40,
+}
+_ROBERTA = _BERT | {"max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
 # By the beginning of the names of classes.
 SIZES = {
-    "Bert": {
-        "vocab_size": PIECES,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 40,
-    },
+    "Bert": _BERT,
     "DistilBert": {
-        "vocab_size": PIECES,
-        "dim": 16,
-        "n_layers": 2,
-        "n_heads": 2,
-        "hidden_dim": 32,
+        **{"vocab_size": PIECES, "dim": 16, "n_layers": 2, "n_heads": 2, "hidden_dim": 32},
         "max_position_embeddings": 40,
     },
-    "Electra": {
-        "vocab_size": PIECES,
-        "embedding_size": 8,
-        "hidden_size": 16,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 40,
-    },
-    **dict.fromkeys(
-        ("Roberta", "XLMRoberta"),
-        {
-            "vocab_size": PIECES,
-            "hidden_size": 16,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "intermediate_size": 32,
-            "max_position_embeddings": 42,
-            "type_vocab_size": 1,
-            "pad_token_id": 1,
-        },
-    ),
-    "ModernBert": {
-        "vocab_size": PIECES,
-        "hidden_size": 16,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 2,
-        "intermediate_size": 24,
-        "max_position_embeddings": 40,
-        "local_attention": 8,
-        "pad_token_id": 0,
-        **dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "cls", "sep")),
-    },
+    "Electra": _BERT | {"embedding_size": 8},
+    **dict.fromkeys(("Roberta", "XLMRoberta"), _ROBERTA),
+    "ModernBert": _BERT
+    | {"num_hidden_layers": 4, "intermediate_size": 24, "local_attention": 8, "pad_token_id": 0}
+    | dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "cls", "sep")),
     "OpenAIGPT": {
-        "vocab_size": len(GPT_PIECES),
-        "n_positions": 40,
-        "n_embd": 16,
-        "n_layer": 2,
-        "n_head": 2,
+        **{"vocab_size": len(GPT_PIECES), "n_positions": 40, "n_embd": 16},
+        **{"n_layer": 2, "n_head": 2},
     },
 }
 # Of a layer, in the order of the released files: transformers' names, and shapes as multiples of

@@ -13,7 +13,7 @@ from bert_jax.formats.bilm import read_hdf5
 from bert_jax.tools.convert import bilm_references
 from bert_jax.tools.convert.conversions import convert
 from tests.models import elmo_numpy
-from tests.tools.convert.bilm_folder import OPTIONS, make_weights, write_folder
+from tests.tools.convert.bilm_folder import make_weights, write_folder
 
 REFERENCE = pathlib.Path(__file__).parents[3] / "../shared/data/checkpoints/elmo_bilm_tf/model"
 needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="needs ../shared")
@@ -99,41 +99,6 @@ def test_a_workdir_is_compared_with_the_folder_that_it_came_from(tmp_path, capsy
         line = next(x for x in capsys.readouterr().out.splitlines() if "hidden states" in x)
         found.append(float(line.split()[2]))
     assert found[0] == 0 and found[1] > 0.01
-
-
-def test_a_table_of_words_in_place_of_characters(tmp_path):
-    lstms = {name: array for name, array in make_weights().items() if name.startswith("RNN")}
-    table = np.arange(20, dtype=np.float32).reshape(5, 4)
-    vocabulary = "<S>\n</S>\n<UNK>\nthe\ncat\n"
-    options = {"lstm": OPTIONS["lstm"] | {"use_skip_connections": False}}
-    folder = write_folder(tmp_path / "model", lstms | {"embedding": table}, vocabulary)
-    (folder / "options.json").write_text(json.dumps(options))
-    imported = open_foreign(str(folder))
-    assert imported.config.model.tokens == "embeddings"
-    assert not imported.config.model.skip_connections
-    path = "elmo/embeddings/word_embeddings/embedding"
-    np.testing.assert_array_equal(imported.params[path], table)
-    (folder / "vocab.txt").unlink()
-    with pytest.raises(ValueError, match="a table of words, but no vocab.*txt: name one with"):
-        open_checkpoint(str(folder))
-
-
-def test_unknown_missing_and_misshapen_datasets_are_listed(tmp_path):
-    weights = make_weights()
-    del weights["CNN_proj/b_proj"]
-    weights["CNN/W_cnn_1"] = weights["CNN/W_cnn_1"][:, :, :, 1:]
-    weights["extra"] = np.zeros(3, np.float32)
-    folder = write_folder(tmp_path / "model", weights)
-    with pytest.raises(ValueError) as error:
-        open_foreign(str(folder))
-    message = str(error.value)
-    for part in (
-        "- extra: [3]",
-        "+ CNN_proj/b_proj: [4]",
-        "- CNN/W_cnn_1: [1, 2, 3, 4]",
-        "+ CNN/W_cnn_1: [1, 2, 3, 5]",
-    ):
-        assert part in message
 
 
 def test_a_folder_with_other_vocabularies_or_without_h5py(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax.exchange import open_foreign
+from bert_jax.formats.foreign import Choices
 from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.tools.convert.conversions import convert
 from bert_jax.training.workdir import open_workdir
@@ -22,24 +23,17 @@ def test_google_names_and_layouts(google, name):
     known = certificate["tensors"]["known_non_parameters"]
     assert len(known) == 2 * len(expected.trained_params) + 1
     assert worst(certificate) < 1e-5
+    notes = "\n".join(certificate["notes"])
+    assert "GELU: gelu_tanh" in notes
+    assert "Text is lower cased, as the vocabulary has no upper-case letters" in notes
     names = ("LABEL_0", "LABEL_1", "LABEL_2") if run.config.task.name == "classification" else ()
     assert run.labels == names
 
 
-@pytest.mark.parametrize(
-    "words, activation, reason",
-    [
-        ([], "gelu_tanh", "lower cased, as the vocabulary has no upper-case letters"),
-        (["--activation=gelu", "--nolowercase"], "gelu", "not lower cased, as you say"),
-    ],
-)
-def test_choices_and_their_reasons_are_reported(google, words, activation, reason, capsys):
-    folder, _ = google()
-    run = run_import("from_google", folder, "--nocomparison", *words)
-    assert run.config.model.activation == activation
-    assert f"GELU: {activation}" in read_certificate(folder)["notes"][0]
-    printed = capsys.readouterr().out
-    assert f"GELU: {activation}" in printed and f"Text is {reason}" in printed
+def test_choices_take_precedence(google):
+    loaded = open_foreign(str(google()[0]), choices=Choices(activation="gelu", lowercase=False))
+    assert loaded.config.model.activation == "gelu"
+    assert "not lower cased, as you say" in "\n".join(loaded.checkpoint.notes)
 
 
 def test_google_folders_with_several_checkpoints(google):

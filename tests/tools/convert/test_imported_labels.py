@@ -23,20 +23,6 @@ def their_logits(folder, model, texts=TEXTS):
         return np.array([model(torch.tensor([row])).logits[0].numpy() for row in rows])
 
 
-def test_two_labels_without_names(save):
-    """transformers writes no id2label then."""
-    folder, model = save("BertForSequenceClassification", num_labels=2)
-    assert "id2label" not in json.loads((folder / "config.json").read_text())
-    logits = their_logits(folder, model)
-    expected = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    from_hf(folder)
-    for source in (folder, folder.parent / "out"):
-        for answer, row in zip(bert_jax.load(source).predict(TEXTS), expected, strict=True):
-            assert answer["probabilities"].keys() == {"LABEL_0", "LABEL_1"}
-            assert answer["label"] == f"LABEL_{row.argmax()}"
-            np.testing.assert_allclose([*answer["probabilities"].values()], row, atol=1e-6)
-
-
 def test_equal_names_keep_both_probabilities(save):
     folder, model = save("BertForSequenceClassification", num_labels=3)
     edit_config(folder, id2label={"0": "a", "1": "b", "2": "a"}, label2id={"a": 2, "b": 1})

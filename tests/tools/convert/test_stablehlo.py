@@ -24,7 +24,6 @@ MODELS = {
         {"model__pad_vocab_to_multiple_of": 50, "dtype": "bfloat16"},
         {"hidden", "masked_lm_logits", "next_sentence_logits"},
     ),
-    "no pairs": ({"model__next_sentence": False}, {"hidden", "masked_lm_logits"}),
     "left to right": (
         {
             "task": "causal_lm",
@@ -143,16 +142,14 @@ def test_the_documented_code_runs_without_this_package(export, tmp_path):
     assert len(json.loads(done.stdout.replace("'", '"'))) == 5, done.stdout
 
 
-def test_a_copy_head_is_refused(make_workdir, tmp_path):
-    heads = {"copy_head__gate_bias": (1,)}
-    workdir = make_workdir(heads=heads, model__copy_head=True)
-    with pytest.raises(ValueError, match="was trained with config.model.copy_head=True: other"):
-        conversions.to_stablehlo(str(workdir), str(tmp_path / "model"))
-    assert not (tmp_path / "model").exists()
-
-
-def test_other_tasks_are_refused(make_workdir, tmp_path):
-    workdir = make_workdir(task="span", heads={"span__kernel": (16, 2), "span__bias": (2,)})
-    with pytest.raises(ValueError, match="was trained for 'span': to_stablehlo writes masked"):
-        conversions.to_stablehlo(str(workdir), str(tmp_path / "model"))
+@pytest.mark.parametrize(
+    "changes, heads, message",
+    [
+        ({"model__copy_head": True}, {"copy_head__gate_bias": (1,)}, "copy_head=True: other"),
+        ({"task": "span"}, {"span__bias": (2,)}, "was trained for 'span': to_stablehlo writes"),
+    ],
+)
+def test_other_models_are_refused(make_workdir, tmp_path, changes, heads, message):
+    with pytest.raises(ValueError, match=message):
+        conversions.to_stablehlo(str(make_workdir(heads=heads, **changes)), str(tmp_path / "model"))
     assert not (tmp_path / "model").exists()
