@@ -20,7 +20,6 @@ from bert_jax.tasks.auxiliary import LossFunction
 from bert_jax.training import metrics
 from bert_jax.training.carry import init_carry
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.evaluate import make_evaluator, write_results
 from bert_jax.training.feed import training_batches
 from bert_jax.training.goodput import Goodput
@@ -121,7 +120,7 @@ def _train(
         record_start(run, step)
 
     # ---------------------------------------------------------------- loop
-    early_stopping = EarlyStopping(
+    early_stopping = metrics.EarlyStopping(
         config.eval.patience,
         config.best_metric,
         metrics.read_evaluations(workdir, step),
@@ -160,7 +159,7 @@ class Loop:
 
     checkpoints: Checkpoints
     reporter: Reporter
-    early_stopping: EarlyStopping
+    early_stopping: metrics.EarlyStopping
     goodput: Goodput
     profile: Profile
     stop: processes.StopRequest

@@ -80,7 +80,9 @@ def make_teacher(make_workdir):
     return make
 
 
-@pytest.mark.parametrize("name", HEADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n == "span" else pytest.mark.slow) for n in HEADS]
+)
 def test_every_task_has_a_teacher(make_teacher, new_run, name):
     """One step of a student that starts as its teacher, without dropout: they do not differ."""
     folder, (task, changes) = make_teacher(name), CHANGES[name]
