@@ -77,17 +77,17 @@ def num_pieces(files) -> int:
     return len(json.loads((files / "encoder_bpe_40000.json").read_text())) + 3
 
 
-def pretraining_config(files, num_pieces):
-    config = parse(gpt.get_config("tiny"))
-    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config = config.replace({"model.vocab_size": num_pieces})
-    config = config.replace(
-        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
-    )
-    config = config.replace(
-        {"data.vocab": str(files), "data.num_processes": 1, "data.validation_share": 0.0}
-    )
-    return config
+def pretraining_config(files, num_pieces, config=None):
+    config = parse(config or gpt.get_config("tiny"))
+    own = {
+        "model.vocab_size": num_pieces,
+        "data.source": f"text:{files}/corpus.txt",
+        "data.line_format": "sentences",
+        "data.vocab": str(files),
+        "data.num_processes": 1,
+        "data.validation_share": 0.0,
+    }
+    return config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16) | own)
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +156,19 @@ def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_pat
 
 
 def test_running_text_may_have_a_byte_pair_vocabulary_of_its_own(files, num_pieces, tmp_path):
-    config = pretraining_config(files, num_pieces)
-    config = config.replace({"data.vocab": "train:bpe"})
+    config = pretraining_config(files, num_pieces).replace({"data.vocab": "train:bpe"})
     manifest = prepare(config.data, str(tmp_path), 1, [].append)
     tokenizer = manifest.tokenizer()
     rows = manifest.rows("train", 16)
     ids = rows.read(np.arange(len(rows)))["input_ids"]
     assert tokenizer.end_id == tokenizer.sep_id and (ids == tokenizer.sep_id).sum() >= 40
     assert tokenizer.decode(ids[0]).startswith("[SEP] the ")
+
+
+def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
+    config = pretraining_config(files, num_pieces, mini.get_config())
+    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
+        train(config, str(tmp_path))
 
 
 def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_path, capsys):
@@ -242,15 +247,3 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     config = config.replace({"model.vocab_size": num_pieces + 1})
     with pytest.raises(ValueError, match="do not fit the configuration"):
         check_source(config)
-
-
-def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
-    config = parse(mini.get_config())
-    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config = config.replace({"model.vocab_size": num_pieces})
-    config = config.replace(
-        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
-    )
-    config = config.replace({"data.vocab": str(files), "data.num_processes": 1})
-    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
-        train(config, str(tmp_path), listener=training_listener())
