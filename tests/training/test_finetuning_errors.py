@@ -79,6 +79,6 @@ def test_a_label_that_is_not_in_training_is_reported_with_its_line(new_run, file
 
 
 def test_a_folder_without_a_run_is_not_evaluated(new_run, files, tmp_path):
-    assert_refused(new_run, "holds no vocabulary", to_train=False, workdir=tmp_path)
+    assert_refused(new_run, "has no vocabulary", to_train=False, workdir=tmp_path)
     (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
     assert_refused(new_run, r"has no labels\.json: train first", to_train=False, workdir=tmp_path)
