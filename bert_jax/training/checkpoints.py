@@ -257,14 +257,7 @@ class Checkpoints:
         return False
 
     def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Reads a checkpoint directly into the shardings of `like`.
-
-        Args:
-          step: the checkpoint's step.
-          like: abstract state (shapes, dtypes, shardings).
-
-        Returns:
-          The state, and the `meta` it was saved with.
+        """Returns a state in the shardings of `like`, and the `meta` it was saved with.
 
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.

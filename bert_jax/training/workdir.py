@@ -132,11 +132,7 @@ def save_to_workdir(run: Run) -> None:
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
-    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
-
-    Args:
-      workdir: folder of the run.
-      lowercase, grows: see `load_tokenizer`.
+    """Returns the tokenizer (`load_tokenizer`) of a run, from the copy of the vocabulary there.
 
     Raises:
       UserError: there is no vocabulary.
