@@ -130,7 +130,7 @@ def evaluated_batches(
 
 
 def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> range:
-    """Returns the numbers of the batches of a corpus that are evaluated; see `evaluated_batches`."""
+    """Returns the numbers of the batches of a corpus in `evaluated_batches`."""
     count = -(-num_rows // batch_size)
     begin, end = config.eval.part
     first = min(round(begin * count), count - 1)

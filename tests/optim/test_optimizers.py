@@ -193,18 +193,6 @@ def test_decayed_parameters_are_those_of_the_golden_file():
     )
 
 
-def test_patterns_are_searched_anywhere_in_the_path_and_none_means_that_all_decay(params):
-    flat = lambda *patterns: jax.tree.leaves(decay_mask(params, patterns))  # noqa: E731
-    assert [path_name(p) for p, _ in jax.tree_util.tree_flatten_with_path(params)[0]] == [
-        "dense/bias",
-        "dense/kernel",
-        "layer_norm/scale",
-    ]
-    assert flat() == [True, True, True]
-    assert flat("^dense/") == [False, False, True]
-    assert flat("bias$", "norm") == [False, True, False]
-
-
 @pytest.mark.parametrize(
     "changes, message",
     [
