@@ -98,14 +98,8 @@ class Checkpoints:
           metrics: results of an evaluation at this step, or empty.
 
         Raises:
-          UserError: this checkpoint or the previous one could not be written, or `best_metric` is
-            not one of `metrics`.
+          UserError: this checkpoint or the previous one could not be written.
         """
-        if metrics and self._keep_best and self._best_metric not in metrics:
-            raise UserError(
-                f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
-                f" {', '.join(sorted(metrics))}."
-            )
         params, rest = _split(state)
         self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
 

@@ -168,6 +168,10 @@ def test_patience_counts_evaluations_before_a_resumption(tmp_path):
     assert not stopping.has_ended
     stopping.add({"f1": 0.9})
     assert stopping.has_ended
+    with pytest.raises(
+        ValueError, match="'f1', which this task does not measure: choose from loss"
+    ):
+        stopping.add({"loss": 1.0})
 
 
 # ------------------------------------------------------------------ speed

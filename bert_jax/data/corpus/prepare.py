@@ -177,7 +177,7 @@ def prepare_all(config: DataConfig, data_dir: str, log: Log) -> None:
 
 
 def held_out_split(config: DataConfig, manifest: Manifest) -> tuple[Manifest, str] | None:
-    """Returns the data with the held-out rows, and the name of their split; None: there are none."""
+    """Returns the data with the held-out rows, and the name of their split; None: none."""
     if config.held_out:
         return Manifest.load(os.path.join(manifest.folder, _HELD_OUT)), TRAIN
     return (manifest, VALIDATION) if VALIDATION in manifest.splits else None
