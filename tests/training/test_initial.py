@@ -41,7 +41,7 @@ def pretraining_heads(model):
     return Pretraining(model=model, next_sentence=model.next_sentence)
 
 
-def start(workdir, config=None, task=None, layers=(), extend_positions="", labels=None):
+def start(workdir, config=None, task=None, labels=None, **options):
     """Returns the initial parameters by path, their shardings, random ones, and the lines."""
     config = config or store.load(str(workdir))
     task = task or pretraining_heads(config.model)
@@ -51,12 +51,11 @@ def start(workdir, config=None, task=None, layers=(), extend_positions="", label
         str(workdir),
         like,
         lambda paths: {path: random_ones[path] for path in paths},
-        encoder="bert",
+        encoder=config.model.name,
         vocab_size=config.model.vocab_size,
-        extend_positions=extend_positions,
-        layers=layers,
         task="tagging" if isinstance(task, Tagging) else "classification",
         labels=labels,
+        **options,
     )
     shardings = {path: leaf.sharding for path, leaf in flatten(like).items()}
     return flatten(params), shardings, random_ones, lines
