@@ -59,9 +59,13 @@ def warnings(caplog):
 
 
 def test_a_saved_state_is_restored_bit_for_bit(tmp_path):
+    assert Checkpoints(str(tmp_path / "none"), read_only=True).newest_good_step() is None
+    assert not (tmp_path / "none").exists()
     checkpoints = Checkpoints(str(tmp_path))
-    assert checkpoints.newest_good_step() is None
+    with pytest.raises(ValueError, match="has no checkpoint yet: train first"):
+        checkpoints.chosen_step("best")
     save(checkpoints, 1, 2)
+    assert checkpoints.chosen_step("best") == 2  # without evaluations the newest
     checkpoints.close()
     again = Checkpoints(str(tmp_path))
     assert again.newest_good_step() == 2
@@ -158,11 +162,6 @@ def test_a_checkpoint_without_a_list_of_checksums_is_unfinished(tmp_path, warnin
     assert "Checkpoint 2 is unfinished and is removed." in warnings()
     assert steps_in(tmp_path) == [1]
     checkpoints.close()
-
-
-def test_a_reader_of_a_missing_folder_finds_nothing_and_creates_nothing(tmp_path):
-    assert Checkpoints(str(tmp_path / "none"), read_only=True).newest_good_step() is None
-    assert not (tmp_path / "none").exists()
 
 
 # ------------------------------------------------------------------ another tree
@@ -277,17 +276,3 @@ def test_the_best_is_chosen_of_equals_the_first_and_a_corrupt_one_is_skipped(tmp
     assert reader.chosen_step("best") == 4
     assert "Checkpoint 2 is corrupt" in warnings()
     reader.close()
-
-
-def test_without_evaluations_the_newest_is_the_best(tmp_path):
-    checkpoints = save_scores(tmp_path, {1: None, 2: None})
-    assert checkpoints.chosen_step("best") == 2
-    checkpoints.close()
-
-
-def test_without_checkpoints_there_is_none_to_choose(tmp_path):
-    checkpoints = Checkpoints(str(tmp_path))
-    for use in "best", "newest":
-        with pytest.raises(ValueError, match="has no checkpoint yet: train first, with --mode=tr"):
-            checkpoints.chosen_step(use)
-    checkpoints.close()
