@@ -13,11 +13,7 @@ _DEPTH = 2
 
 
 class Prefetcher(Generic[Item]):
-    """An iterator whose items are computed ahead in a thread; also a context manager.
-
-    Args:
-      make_iterator: returns the iterator; called in the thread.
-    """
+    """An iterator that is made, and whose items are computed ahead, in a thread; also a context."""
 
     def __init__(self, make_iterator: Callable[[], Iterator[Item]]):
         # Seconds for which the consumer has waited for items.

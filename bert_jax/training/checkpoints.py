@@ -98,14 +98,8 @@ class Checkpoints:
           metrics: results of an evaluation at this step, or empty.
 
         Raises:
-          UserError: this checkpoint or the previous one could not be written, or `best_metric` is
-            not one of `metrics`.
+          UserError: this checkpoint or the previous one could not be written.
         """
-        if metrics and self._keep_best and self._best_metric not in metrics:
-            raise UserError(
-                f"config.checkpoint.best_metric={self._best_metric!r} is none of the metrics:"
-                f" {', '.join(sorted(metrics))}."
-            )
         params, rest = _split(state)
         self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
 
@@ -257,14 +251,7 @@ class Checkpoints:
         return False
 
     def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Reads a checkpoint directly into the shardings of `like`.
-
-        Args:
-          step: the checkpoint's step.
-          like: abstract state (shapes, dtypes, shardings).
-
-        Returns:
-          The state, and the `meta` it was saved with.
+        """Returns a state in the shardings of `like`, and the `meta` it was saved with.
 
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.

@@ -27,11 +27,7 @@ Item = TypeVar("Item")
 
 
 class Goodput:
-    """Measures where the time of one start goes, from its creation on.
-
-    Args:
-      workdir: folder of the run.
-    """
+    """Measures where the time of one start goes, from its creation on."""
 
     def __init__(self, workdir: str):
         self._path = os.path.join(workdir, NAME)

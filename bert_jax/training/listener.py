@@ -1,7 +1,7 @@
 """Listener: how the core reports progress and results, without printing or plotting itself."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bert_jax.tasks.task import Prediction
@@ -100,38 +100,15 @@ class Listeners(Listener):
     def __init__(self, *listeners: Listener):
         self._listeners = listeners
 
-    def line(self, text):
-        for listener in self._listeners:
-            listener.line(text)
 
-    def progress(self, step, steps):
+def _to_each(event: str) -> Callable[..., None]:
+    def pass_on(self: Listeners, *args: Any, **kwargs: Any) -> None:
         for listener in self._listeners:
-            listener.progress(step, steps)
+            getattr(listener, event)(*args, **kwargs)
 
-    def metrics(self, step, split, values, speed):
-        for listener in self._listeners:
-            listener.metrics(step, split, values, speed)
+    return pass_on
 
-    def evaluation(self, run, step, evaluation, *, is_last, is_chosen):
-        for listener in self._listeners:
-            listener.evaluation(run, step, evaluation, is_last=is_last, is_chosen=is_chosen)
 
-    def opened(self, run):
-        for listener in self._listeners:
-            listener.opened(run)
-
-    def started(self, run, state):
-        for listener in self._listeners:
-            listener.started(run, state)
-
-    def saving(self, step):
-        for listener in self._listeners:
-            listener.saving(step)
-
-    def chosen(self, run, step, values):
-        for listener in self._listeners:
-            listener.chosen(run, step, values)
-
-    def close(self):
-        for listener in self._listeners:
-            listener.close()
+for _event in vars(Listener):
+    if not _event.startswith("_"):
+        setattr(Listeners, _event, _to_each(_event))

@@ -1,13 +1,14 @@
-"""Metrics on the host: sums from the devices become means, and lines of metrics.jsonl."""
+"""Metrics on the host: sums become means and lines of metrics.jsonl, which may end the run."""
 
 import json
 import pathlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
+from bert_jax.files.errors import UserError
 
 # Prefix of the metrics of general text (`config.data.general`).
 GENERAL = "general_"
@@ -55,6 +56,49 @@ def with_loss(means: dict[str, float], names: Collection[str]) -> dict[str, floa
 def is_best_when_low(metric: str) -> bool:
     """Returns whether the lowest value of a metric is the best, by its name."""
     return any(word in metric for word in ("loss", "perplexity", "bits_per", "error", "distance"))
+
+
+class EarlyStopping:
+    """Counts evaluations that are no better than the best so far (config.eval.patience).
+
+    Args:
+      limit: consecutive evaluations without improvement after which training ends; 0: never.
+      metric: metric that decides; see `is_best_when_low`.
+      evaluations: the run's evaluations so far, as in metrics.jsonl.
+    """
+
+    def __init__(self, limit: int, metric: str, evaluations: Sequence[Mapping[str, Any]]):
+        self._limit, self._metric = limit, metric
+        self._values: list[float] = []
+        for evaluation in evaluations:
+            self.add(evaluation)
+
+    def add(self, evaluation: Mapping[str, Any]) -> bool:
+        """Adds an evaluation; returns whether it is the best so far.
+
+        Raises:
+          UserError: it lacks the metric.
+        """
+        if self._metric not in evaluation:
+            measured = ", ".join(name for name, v in evaluation.items() if isinstance(v, float))
+            raise UserError(
+                f"config.metrics or config.checkpoint.best_metric names {self._metric!r}, which"
+                f" this task does not measure: choose from {measured}."
+            )
+        value = evaluation[self._metric]
+        if value is None or np.isnan(value):  # metrics.jsonl has null
+            value = -np.inf
+        elif is_best_when_low(self._metric):
+            value = -value
+        self._values.append(value)
+        return value > max(self._values[:-1], default=-np.inf)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether training ends."""
+        if not self._limit or not self._values:
+            return False
+        return len(self._values) - 1 - int(np.argmax(self._values)) >= self._limit
 
 
 class MetricsFile:

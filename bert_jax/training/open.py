@@ -16,14 +16,14 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.corpus.held_out import (
+from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.prepare import (
     TRAIN,
     VALIDATION,
     general_text,
     held_out_split,
     prepare_all,
 )
-from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.batching import (
     GENERAL_LENGTHS,
     bucket_lengths,

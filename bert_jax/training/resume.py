@@ -171,13 +171,13 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     changed = store.differences(store.from_json(meta["config"], run.workdir), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
-    if meta.get("losses", []) != sorted(run.losses):
-        changed.append(f"losses: {meta.get('losses', [])} -> {sorted(run.losses)}")
-    ours, theirs = run.teacher.sha256 if run.teacher else "", meta.get("teacher", "")
+    if meta["losses"] != sorted(run.losses):
+        changed.append(f"losses: {meta['losses']} -> {sorted(run.losses)}")
+    ours, theirs = run.teacher.sha256 if run.teacher else "", meta["teacher"]
     if ours != theirs:
         changed.append(f"weights of the teacher: {theirs[:12] or None} -> {ours[:12] or None}")
-    if (steps := meta.get("steps", run.steps)) != run.steps:
-        changed.append(f"steps in total: {steps} -> {run.steps}")
+    if meta["steps"] != run.steps:
+        changed.append(f"steps in total: {meta['steps']} -> {run.steps}")
     _refuse(changed, run.config, run.workdir)
 
 

@@ -23,9 +23,6 @@ from bert_jax.training.workdir import open_model
 def open_teacher(run: Run) -> Teacher:
     """Reads the teacher of a run.
 
-    Args:
-      run: the run, without a teacher; its configuration names one.
-
     Raises:
       UserError: there is no model, or it cannot teach the run's: it has another vocabulary, another
         task, other labels or fewer positions, or it lacks parameters.
@@ -47,13 +44,7 @@ def open_teacher(run: Run) -> Teacher:
 
 
 def _misfits(run: Run, source: LoadedModel, task: Task) -> Iterator[str]:
-    """Yields what keeps a model from teaching the run's, and how to fix it.
-
-    Args:
-      run: the run.
-      source: the teacher.
-      task: its task, with its labels.
-    """
+    """Yields what keeps a model from teaching the run's, and how to fix it."""
     config, model, ours = run.config, source.model, run.model.vocab_size
     if source.tokenizer.fingerprint != run.tokenizer.fingerprint or model.vocab_size != ours:
         yield (

@@ -53,9 +53,7 @@ def open_workdir(workdir: str) -> LoadedModel:
     Raises:
       UserError: there is no configuration, no vocabulary or no complete checkpoint.
     """
-    config = store.load(workdir)
-    if not (vocabulary := find_vocabulary(workdir)):
-        raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
+    config, vocabulary = store.load(workdir), _vocabulary_of(workdir)
     grows = reads_new_words(config.model)
     with open_chosen(workdir, config) as (checkpoints, step):
         params = flatten(checkpoints.read_params(step))
@@ -134,18 +132,18 @@ def save_to_workdir(run: Run) -> None:
 
 
 def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
-    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
-
-    Args:
-      workdir: folder of the run.
-      lowercase, grows: see `load_tokenizer`.
+    """Returns the tokenizer (`load_tokenizer`) of a run, from the copy of the vocabulary there.
 
     Raises:
       UserError: there is no vocabulary.
     """
+    return load_tokenizer(_vocabulary_of(workdir), lowercase, grows)
+
+
+def _vocabulary_of(workdir: str) -> str:
     if path := find_vocabulary(workdir):
-        return load_tokenizer(path, lowercase, grows)
-    raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+        return path
+    raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
 
 
 def read_labels(workdir: str) -> tuple[str, ...]:

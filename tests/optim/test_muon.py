@@ -74,11 +74,10 @@ def test_each_step_is_the_best_quintic_on_the_interval_that_the_one_before_leave
     np.testing.assert_allclose(np.abs(powers @ STEPS[interval] - 1).max(), found.x[3], rtol=1e-3)
 
 
-@pytest.mark.parametrize("shape", [(64, 64), (64, 80), (64, 256)], ids=str)
-@pytest.mark.parametrize("spectrum", ["flat", "slow", "random"])
+@pytest.mark.parametrize("shape", [(64, 64), (64, 256)], ids=str)
+@pytest.mark.parametrize("spectrum", ["slow", "random"])
 def test_directions_are_nearer_to_orthogonal_matrices_than_optaxs(shape, spectrum):
     values = {
-        "flat": np.ones(64),
         "slow": np.arange(1, 65) ** -0.5,
         "random": np.linalg.svd(np.random.default_rng(7).normal(size=shape), compute_uv=False),
     }[spectrum]

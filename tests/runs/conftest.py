@@ -6,8 +6,8 @@
 | killed and stopped from outside: resumed bit for bit | test_killed |
 | stopped after any step, on meshes: resumed bit for bit; other settings and data | test_exactness |
 | non-finite losses: never applied, counted, the batch is kept | test_nonfinite |
-| in a bucket, on other machines, on two machines | test_buckets |
-| two and four processes train as one; one that fails or is missing | test_processes |
+| in a bucket, on other machines | test_buckets |
+| two processes train as one; one that fails or is missing | test_processes |
 | next-token prediction, GPT's vocabulary | test_causal_lm, test_gpt_vocabulary |
 | the end of ten million steps; listeners and losses of a program | test_long, test_listener |
 | the tools that flip bits and kill programs | test_tools |

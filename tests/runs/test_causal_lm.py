@@ -46,7 +46,7 @@ COMMON = {
     "log.every": "4",
     "checkpoint.every": "0",
 }
-NAMES = ("left_to_right", "gpt")
+NAMES = (pytest.param("left_to_right", marks=pytest.mark.slow), "gpt")
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from bert_jax.tools.outputs.samples import held_out_sentences
 from bert_jax.training import metrics
 from bert_jax.training.train import train
 from tests import tiny
-from tests.inference.conftest import predict_file
 from tests.runs.conftest import ENVIRONMENT, REPOSITORY, Run
 from tests.tools.pages.made_runs import figure_of, read_page
 
@@ -149,11 +148,7 @@ def test_every_report_is_in_metrics_and_in_the_events(run):
             assert written[row["step"]] == pytest.approx(values[name], rel=1e-6)
 
 
-def test_the_folder_of_a_run_describes_it(run, make_run):
-    assert store.differences(config_of(run), make_run().config) == []
-    assert pathlib.Path(run.workdir, "vocab.txt").is_file()
-
-
+@pytest.mark.slow
 def test_all_options_together_learn_too(make_run):
     """bfloat16, AdamW, recomputed activations, and microbatches of a larger batch."""
     changes = {
@@ -190,15 +185,6 @@ def test_evaluating_the_folder_gives_the_numbers_of_training(run):
 # --------------------------------------------------------------------------------- prediction
 
 
-def answers_of(run: Run, tmp_path: pathlib.Path, *lines: str, top_k: int = 3) -> list[dict]:
-    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in lines))
-    output = tmp_path / "out.jsonl"
-    config = config_of(run)
-    count = predict_file(config, str(run.workdir), str(tmp_path / "in.txt"), str(output), top_k)
-    assert count == len(lines)
-    return [json.loads(line) for line in output.read_text().splitlines()]
-
-
 def test_masks_are_filled_with_the_word_of_the_context(predictor):
     asked = [(word, place) for word in TOPICS for place in range(5)]
     texts = [Text(sentence(word, mask=place)) for word, place in asked]
@@ -208,27 +194,6 @@ def test_masks_are_filled_with_the_word_of_the_context(predictor):
         assert mask["position"] == place + 1  # after [CLS]
         assert mask["candidates"][0]["token"] == word
         assert mask["candidates"][0]["probability"] > 2 / len(TOPICS)
-
-
-def test_lines_are_answered_in_order_whatever_their_form(run, tmp_path):
-    first, other = sentence("kaka"), sentence("molo")
-    answers = answers_of(
-        run,
-        tmp_path,
-        sentence("lolo", 20, mask=3),
-        json.dumps({"text_a": first, "text_b": first}),
-        "",
-        json.dumps({"text_a": first, "text_b": other}),
-        "[MASK] [MASK] [MASK]",
-        json.dumps({"text_a": first, "text_b": None}),
-    )
-    assert [len(answer["masks"]) for answer in answers] == [1, 0, 0, 0, 3, 0]
-    is_pair = [answer["next_sentence"] is not None for answer in answers]
-    assert is_pair == [False, True, False, True, False, False]
-    # The small model learns words, not the order of sentences: the values are not tested.
-    for answer in (answers[1], answers[3]):
-        assert answer["next_sentence"].keys() == {"is_next", "random_next"}
-        assert sum(answer["next_sentence"].values()) == pytest.approx(1, abs=1e-5)
 
 
 # --------------------------------------------------------------------------------- as a user
@@ -267,18 +232,3 @@ def test_a_report_shows_held_out_sentences_to_the_model(run, tmp_path):
     figure = figure_of(page, "Masked tokens: loss (nats)")
     levels = [level.text for level in figure.find("text", class_="level")]
     assert len(levels) == 1 and levels[0].startswith("unigram entropy ")
-
-
-def test_predicting_needs_nothing_but_the_folder(run, tmp_path):
-    (tmp_path / "in.txt").write_text("kaka [MASK]\n")
-    output = tmp_path / "out.jsonl"
-    done = start(
-        "bert_jax.main",
-        "--mode=predict",
-        f"--model={run.workdir}",
-        f"{tmp_path / 'in.txt'}",
-        f"--output={output}",
-        "--top_k=1",
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(json.loads(output.read_text())["masks"][0]["candidates"]) == 1

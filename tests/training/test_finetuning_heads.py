@@ -1,41 +1,19 @@
-"""Causal models, GPT and other heads: whole runs on a mesh, from other runs and by themselves."""
+"""Causal models and GPT, from other runs and by themselves."""
 
 import random
 
 import jax
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
 
 from bert_jax.config import store
 from bert_jax.config.encoders import GptConfig
+from bert_jax.config.task import default_config
 from bert_jax.devices.trees import flatten
 from tests import tiny
 from tests.inference.conftest import predict_file
 from tests.training.conftest import Run
-from tests.training.labelled_files import VOCABULARY, write_choices, write_rows
-
-LSTM = {"task.lstm_size": 8, "task.lstm_layers": 1}
-
-
-def write_pairs(path, rng, count):
-    """Whether the same sign is in both texts."""
-    rows = []
-    for number in range(count):
-        first = rng.choice(("good", "bad"))
-        second = first if number % 2 else {"good": "bad", "bad": "good"}[first]
-        rows.append((f"moon {first}", f"{second} stone", ("other", "same")[number % 2]))
-    write_rows(path, ("text_a", "text_b", "label"), rows)
-
-
-@pytest.fixture
-def pairs(tmp_path):
-    """Fields of a configuration that reads pairs."""
-    values = {"task.text_b": "text_b"}
-    for name, count in (("train", 60), ("eval", 12)):
-        write_pairs(tmp_path / f"{name}.tsv", random.Random(0), count)
-        values[f"data.{name}"] = str(tmp_path / f"{name}.tsv")
-    return values
+from tests.training.labelled_files import VOCABULARY, write_choices
 
 
 @pytest.fixture
@@ -49,16 +27,6 @@ def make_source(make_workdir):
         return make_workdir(vocabulary, task="causal_lm", **sizes | changes)
 
     return make
-
-
-def test_a_bilstm_is_trained_on_a_mesh(new_run, pairs):
-    bilstm = {"task.head": "bilstm", "task.both_orders": True}
-    changes = LSTM | {"mesh.fsdp": 2, "epochs": 0.0, "steps": 2} | bilstm | pairs
-    run = new_run("classification", changes).train()
-    kernel = run.state.params["lstm_0_forward"]["ii"]["kernel"]
-    assert kernel.sharding.spec == PartitionSpec("fsdp")
-    assert "pooler" not in run.state.params["bert"]
-    assert run.evaluate() == run.results["eval"]
 
 
 def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run, make_source):
@@ -89,13 +57,9 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, tmp_path
         model=GptConfig(initializer="truncated_normal", layer_norm_epsilon=1e-12),
     )
     changes = {"init_from": str(source), "epochs": 0.0, "steps": 2}
+    defaults = default_config("multiple_choice").optimizer.to_dict()
     for field in ("name", "schedule", "learning_rate", "warmup"):
-        changes[f"optimizer.{field}"] = {
-            "name": "bert_adam",
-            "schedule": "bert_linear",
-            "learning_rate": 2e-5,
-            "warmup": "10%",
-        }[field]  # the defaults of fine-tuning
+        changes[f"optimizer.{field}"] = defaults[field]
     run = new_run("multiple_choice", changes).train()
     config = run.config
     assert config.model.name == "gpt" and not hasattr(config.model, "type_vocab_size")

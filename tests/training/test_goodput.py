@@ -1,12 +1,10 @@
 """Where the time of a run goes: closed forms with a clock that only tests move, and real runs."""
 
-import json
-
 import jax
 import pytest
 
 from bert_jax.files.atomic import read_json_lines
-from bert_jax.scores.goodput import NAME, read_goodput, summarize
+from bert_jax.scores.goodput import NAME, read_goodput
 from bert_jax.training import goodput
 from bert_jax.training.goodput import Goodput
 from tests.resuming import train_until
@@ -98,14 +96,6 @@ def test_what_is_done_again_after_a_kill_is_lost_and_the_time_between_is_not_cou
     assert (found["goodput"], found["starts"]) == (round(80 / 137.5, 4), 2)
 
 
-def test_a_run_killed_before_its_first_checkpoint_has_lost_all_of_its_steps(clock, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        start_run(clock, tmp_path, 0, 9, killed=True)
-    start_run(clock, tmp_path, 0, 10)
-    found = read_goodput(tmp_path)
-    assert found["seconds"]["training"] == 40.0 and found["seconds"]["lost"] == 25.0
-
-
 def test_inner_compilations_are_counted_once_and_apart_from_what_is_around_them(clock, tmp_path):
     measured = Goodput(str(tmp_path))
     with measured.recording(0, writes=True), measured.time("evaluation"):
@@ -118,10 +108,6 @@ def test_inner_compilations_are_counted_once_and_apart_from_what_is_around_them(
     jax.monitoring.record_event_duration_secs("/jax/core/compile/y", 3.0)  # not in the run
     found = read_goodput(tmp_path)["seconds"]
     assert (found["compilation"], found["evaluation"]) == (4.5, 1.5)
-
-
-def test_a_workdir_without_the_file_has_no_goodput(tmp_path):
-    assert read_goodput(tmp_path) == summarize([]) == {}
 
 
 def test_a_resumed_run_has_its_goodput_in_results_json(new_run):
@@ -139,4 +125,3 @@ def test_a_resumed_run_has_its_goodput_in_results_json(new_run):
     before = (run.workdir / NAME).read_bytes()
     run.train()  # it is complete: nothing is added
     assert (run.workdir / NAME).read_bytes() == before
-    json.dumps(found)

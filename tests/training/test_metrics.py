@@ -1,14 +1,28 @@
-"""Exact sums, and files that can be read after an interruption."""
+"""Exact sums, files that can be read after an interruption, early stopping, speed, and batches."""
 
 import json
 import math
 from types import SimpleNamespace
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
-from bert_jax.training import metrics
-from bert_jax.training.metrics import MetricsFile, Totals, read_metrics
+from bert_jax.config.task import default_config
+from bert_jax.devices.chips import peak_flops
+from bert_jax.training import metrics, reporting
+from bert_jax.training.evaluate import evaluated_batches
+from bert_jax.training.metrics import (
+    EarlyStopping,
+    MetricsFile,
+    Totals,
+    read_evaluations,
+    read_metrics,
+)
+from bert_jax.training.reporting import Clock
+from bert_jax.training.run import flops_per_token
+from tests.tiny import make_task
 
 
 def test_means_divide_the_sums_once():
@@ -44,14 +58,6 @@ def write(folder, first_step, *steps):
     for step in steps:
         file.write(step, "train", {"loss": 1 / max(1, step)}, {"tokens_per_second": 5.0})
     file.close()
-
-
-def test_rows_are_read_as_they_were_written(tmp_path):
-    write(tmp_path, 0, 1, 2)
-    assert read_metrics(str(tmp_path)) == [
-        {"step": 1, "split": "train", "loss": 1.0, "speed": {"tokens_per_second": 5.0}},
-        {"step": 2, "split": "train", "loss": 0.5, "speed": {"tokens_per_second": 5.0}},
-    ]
 
 
 def test_resuming_from_a_checkpoint_writes_no_step_twice(tmp_path):
@@ -99,21 +105,145 @@ def test_an_incomplete_last_line_is_left_out(tmp_path):
     assert [row["step"] for row in read_metrics(str(tmp_path))] == [1, 2]
 
 
-def test_a_folder_without_metrics_has_none(tmp_path):
-    assert read_metrics(str(tmp_path)) == []
+def test_the_best_value_of_a_metric():
+    low = ("loss", "causal_lm_loss", "word_perplexity", "bits_per_character")
+    names = (*low, "causal_lm_accuracy", "f1", "pearson")
+    assert tuple(filter(metrics.is_best_when_low, names)) == low
+
+
+# ------------------------------------------------------------------ early stopping
+
+
+def test_a_run_without_improvement_stops_early_and_stays_complete(new_run):
+    """It does not learn: the first of its equal evaluations is the best, and is saved for that."""
+    changes = {
+        "optimizer.learning_rate": 0.0,
+        "eval.every": "2",
+        "checkpoint.every": "1000 steps",
+        "eval.patience": 2,
+    }
+    run = new_run("classification", changes).train()
+    assert int(run.state.step) == 6
+    assert [row["step"] for row in run.rows()] == [2, 4, 6]
+    assert "health: " in run.printed
+    results = run.results
+    assert results["step"] == 2 == run.params("best")[1] and run.params()[1] == 6
+    (run.workdir / "results.json").unlink()
+    assert int(run.train().state.step) == 6
+    assert "This run is complete: it ended early, after 6 of" in run.printed
+    assert run.params()[1] == 6 and run.results == results
 
 
 @pytest.mark.parametrize(
-    "metric, is_low",
+    "name, limit, values, over_after",
     [
-        ("loss", True),
-        ("causal_lm_loss", True),
-        ("word_perplexity", True),
-        ("bits_per_character", True),
-        ("causal_lm_accuracy", False),
-        ("f1", False),
-        ("pearson", False),
+        ("f1", 1, (0.1, 0.2, 0.2), 3),
+        ("f1", 2, (0.1, 0.3, 0.2, 0.25, 0.9), 4),
+        ("f1", 2, (0.1, 0.3, 0.2, 0.4, 0.3), None),
+        ("loss", 2, (3.0, 2.0, 2.5, 2.0), 4),
+        ("f1", 0, (0.3, 0.2, 0.1, 0.0), None),
+        ("loss", 2, (3.0, float("nan"), None), 3),
+        ("loss", 2, (None, float("nan"), 3.0, 2.0), None),
     ],
 )
-def test_the_best_value_of_a_metric(metric, is_low):
-    assert metrics.is_best_when_low(metric) == is_low
+def test_patience_counts_evaluations_since_the_best(name, limit, values, over_after):
+    stopping = EarlyStopping(limit, name, ())
+    over = []
+    for value in values:
+        stopping.add({name: value})
+        over.append(stopping.has_ended)
+    expected = over_after is not None
+    assert any(over) == expected
+    if expected:
+        assert over.index(True) + 1 == over_after
+
+
+def test_patience_counts_evaluations_before_a_resumption(tmp_path):
+    rows = [(10, 0.5), (20, 0.9), (30, 0.8), (40, 0.7)]
+    lines = [{"step": s, "split": "validation", "f1": v} for s, v in rows]
+    lines.insert(1, {"step": 15, "split": "train", "loss": 1.0})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert EarlyStopping(2, "f1", read_evaluations(str(tmp_path), 40)).has_ended
+    stopping = EarlyStopping(2, "f1", read_evaluations(str(tmp_path), 30))
+    assert not stopping.has_ended
+    stopping.add({"f1": 0.9})
+    assert stopping.has_ended
+    with pytest.raises(
+        ValueError, match="'f1', which this task does not measure: choose from loss"
+    ):
+        stopping.add({"loss": 1.0})
+
+
+# ------------------------------------------------------------------ speed
+
+
+def test_an_update_has_three_times_the_flops_of_its_forward_pass():
+    """The forward pass counted by hand, a multiplication and an addition each being one FLOP."""
+    task = make_task()
+    model = task.model
+    seq, predictions = 16, 3
+    hidden, inner, vocab = model.hidden_size, model.intermediate_size, model.vocab_size
+    projections = 4 * 2 * seq * hidden * hidden
+    attention = 2 * 2 * seq * seq * hidden
+    feed_forward = 2 * 2 * seq * hidden * inner
+    head = 2 * predictions * (hidden * hidden + hidden * vocab)
+    forward = model.num_layers * (projections + attention + feed_forward) + head
+    counted = seq * flops_per_token(task, seq)
+    assert abs(counted - 3 * forward) < 1e-6 * forward
+
+
+def test_the_peak_is_that_of_the_longest_matching_name_times_the_devices(monkeypatch):
+    class Device:
+        device_kind = "TPU v5 lite"
+
+    monkeypatch.setattr(jax, "devices", lambda: [Device()] * 8)
+    assert peak_flops() == 8 * 197e12
+    Device.device_kind = "an abacus"
+    assert peak_flops() is None
+
+
+def test_the_clock_knows_what_the_run_took_without_what_it_was_stopped_for(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(reporting.time, "perf_counter", lambda: now)
+    clock = Clock(seconds=7.0, tokens=50)  # before the run was resumed
+    clock.count(rows=1, tokens=10, flops=1.0, waited=0.0)
+    now = 102.0
+    assert clock.stop() == clock.stop() == {"seconds": 9.0, "tokens": 60}
+    now = 200.0  # an evaluation
+    speed = clock.read()
+    assert (speed["seconds"], speed["tokens"], speed["tokens_per_second"]) == (9.0, 60, 5.0)
+    clock.count(rows=1, tokens=10, flops=1.0, waited=0.0)
+    now = 201.0
+    speed = clock.read()
+    assert (speed["seconds"], speed["tokens"], speed["tokens_per_second"]) == (10.0, 70, 10.0)
+
+
+# ------------------------------------------------------------------ what is evaluated
+
+
+ROWS: Any = SimpleNamespace(rows_per_epoch=21, evaluation_batches=lambda size: "abcdef")
+
+
+def numbers(part=(0.0, 1.0), **changes):
+    values = {"eval.part": part, **{f"eval.{name}": value for name, value in changes.items()}}
+    return [
+        number
+        for number, _ in evaluated_batches(default_config("pretraining").replace(values), ROWS, 4)
+    ]
+
+
+def test_parts_divide_the_batches():
+    assert numbers() == [0, 1, 2, 3, 4, 5]
+    assert numbers((0.0, 0.5)) + numbers((0.5, 1.0)) == numbers()
+    assert [numbers((i / 4, (i + 1) / 4)) for i in range(4)] == [[0, 1], [2], [3], [4, 5]]
+
+
+def test_a_part_has_at_least_one_batch_and_at_most_max_batches():
+    assert numbers((0.98, 1.0)) == [5] and numbers((0.0, 0.01)) == [0]
+    assert numbers((0.5, 1.0), max_batches=2) == [3, 4]
+
+
+@pytest.mark.parametrize("part", [(), (0.5,), (0.5, 0.5), (0.5, 1.5), (-0.1, 1.0), ("a", 1.0)])
+def test_other_parts_are_refused(part):
+    with pytest.raises(ValueError, match="eval.part=.* is not where a part begins and ends"):
+        numbers(part)

@@ -80,11 +80,19 @@ def test_a_temperature_gives_small_tasks_more_steps(make_configs, tmp_path):
     assert tempered((999, 1), 1e9) == [500, 500]
     with pytest.raises(UserError, match=r"temperature=0.0 must be above 0"):
         tempered((1, 2), 0.0)
-    configs = make_configs({}, {"epochs": 1.0})
+    configs, opened = make_configs({}, {"epochs": 1.0}), []
+
+    class Opened(Listener):
+        def opened(self, run):
+            opened.append(run.steps)
+            if len(opened) == len(NAMES):
+                raise InterruptedError
+
     before = [open_run(config, str(tmp_path)).steps for config in configs.values()]
-    stop = {"texts": StopAfter(2)}
-    results = train_tasks(configs, str(tmp_path), listeners=stop, temperature=2.0)
-    assert [result.run.steps for result in results.values()] == tempered(before, 2.0) != before
+    with pytest.raises(InterruptedError):
+        listeners = dict.fromkeys(NAMES, Opened())
+        train_tasks(configs, str(tmp_path / "run"), listeners=listeners, temperature=2.0)
+    assert opened == tempered(before, 2.0) != before
 
 
 def test_both_tasks_learn_on_one_encoder(whole, configs, files):
@@ -123,16 +131,7 @@ def test_turns_of_other_tasks_do_not_change_a_task(make_configs, tmp_path):
     assert lines[-1] < lines[0]  # it does train
 
 
-class Fault(Listener):
-    """Ends the run in the middle, without a checkpoint."""
-
-    def progress(self, step, steps):
-        if step == 23:
-            raise InterruptedError
-
-
 def test_a_stopped_run_resumes_bit_for_bit(whole, configs, tmp_path, capsys):
-    """Stopped by a signal, then by an error after metrics that no checkpoint has."""
     folder = tmp_path / "run"
     listeners = {"texts": training_listener(name="texts"), "words": StopAfter(4)}
     results = train_tasks(configs, str(folder), listeners=listeners)
@@ -141,8 +140,6 @@ def test_a_stopped_run_resumes_bit_for_bit(whole, configs, tmp_path, capsys):
     stopped = r"^texts      Stopped by SIGTERM after turn \d+ of \d+, which is saved"
     assert re.search(stopped, printed, re.M)
     assert not (folder / "texts" / "results.json").exists()
-    with pytest.raises(InterruptedError):
-        train_tasks(configs, str(folder), listeners={"texts": Fault()})
     assert not train_tasks(configs, str(folder))["words"].stopped_by
     for name in NAMES:
         assert_same_run(folder / name, whole / name)
@@ -174,15 +171,9 @@ def test_python(files, whole, configs, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eval.patience": 2}, "Task words: eval.patience=2 cannot be used for tasks that are"),
-        ({"seeds": 2}, "Task words: seeds=2 cannot be used"),
+        ({"seeds": 2}, "Task words: seeds=2 cannot be used for tasks that are"),
         ({"profile": "1:2"}, "Task words: profile=1:2 cannot be used for .* set it to ''"),
-        ({"eval.at_start": True}, "Task words: eval.at_start=True cannot be used"),
-        ({"seed": 7}, "have the same seed: it is 0 in texts and 7 in words"),
-        (
-            {"model.num_layers": 2},
-            "have the same model.num_layers: it is 1 in texts and 2 in words",
-        ),
+        ({"model.num_layers": 2}, "have the same model.num_layers: it is 1 in texts and 2 in"),
     ],
 )
 def test_tasks_that_cannot_be_trained_together(make_configs, tmp_path, changes, message):

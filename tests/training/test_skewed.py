@@ -9,8 +9,6 @@ import pytest
 import bert_jax
 from bert_jax.config import store
 from bert_jax.inference.loading import load_model
-from tests.resuming import train_until
-from tests.training.conftest import Run
 from tests.training.labelled_files import NUM_EVAL
 
 SETTINGS = {
@@ -92,8 +90,9 @@ def test_predictions_have_the_thresholds_and_the_temperature(run, files):
     assert -np.log(gold).mean() == pytest.approx(values["nll"], rel=1e-4)
 
 
-def test_whoever_reads_a_run_before_its_first_evaluation_is_told(run, new_run, caplog):
-    again = Run(run.config, new_run("classification").workdir)
-    train_until(3, again.config, again.workdir)
-    load_model(str(again.workdir))
-    assert f"{again.workdir}: step 3 was not evaluated, so its thresholds are not" in caplog.text
+def test_whoever_reads_a_run_before_its_first_evaluation_is_told(make_workdir, caplog):
+    heads = {"classifier__kernel": (16, 2), "classifier__bias": (2,)}
+    workdir = make_workdir(heads=heads, task="classification", task__thresholds="tuned")
+    (workdir / "labels.json").write_text('["bad", "good"]')
+    load_model(str(workdir))
+    assert "step 7 was not evaluated, so its thresholds are not" in caplog.text

@@ -143,12 +143,8 @@ class ShuffledOrder:
     """Which rows each batch has: each epoch has all rows once, in its own order.
 
     The blocks of the shards are shuffled, and within each window of blocks the rows. So a batch has
-    rows from about a hundred blocks, and each block is read about once an epoch.
-
-    Args:
-      num_rows: rows of the corpus.
-      batch_size: rows of the global batch, over all processes.
-      seed: determines the order.
+    rows from about a hundred blocks, and each block is read about once an epoch. Batches are those
+    of all processes together.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):

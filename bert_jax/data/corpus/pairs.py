@@ -27,13 +27,6 @@ from bert_jax.data.corpus.documents import Documents
 # How often the released program draws again for a document other than the pair's own.
 RELEASED_TRIES = 10
 
-PAIR = np.dtype(
-    [
-        *(("a_start", "<u8"), ("a_length", "<u2"), ("b_start", "<u8"), ("b_length", "<u2")),
-        *(("is_random_next", "?"), ("num_truncated", "<u4")),
-    ]
-)
-
 
 class Pair(NamedTuple):
     """Two spans of the token store."""
@@ -48,9 +41,6 @@ class Pair(NamedTuple):
     num_truncated: int
 
 
-RUN = np.dtype([("document", "<u8"), ("start", "<u8"), ("length", "<u2")])
-
-
 class Run(NamedTuple):
     """Tokens one after the other, with a separator between documents (documents.Documents.run)."""
 
@@ -59,9 +49,6 @@ class Run(NamedTuple):
     start: int
     # Separators included.
     length: int
-
-
-RUNNING = np.dtype([*RUN.descr, ("after_separator", "?")])
 
 
 class RunningText(NamedTuple):
@@ -74,6 +61,16 @@ class RunningText(NamedTuple):
     length: int
     # Whether the row begins with the separator in front of the document.
     after_separator: bool
+
+
+def _dtype(fields: tuple[str, ...], kinds: str) -> np.dtype:
+    return np.dtype(list(zip(fields, kinds.split(), strict=True)))
+
+
+# Each of them as a record of a file.
+PAIR = _dtype(Pair._fields, "<u8 <u2 <u8 <u2 ? <u4")
+RUN = _dtype(Run._fields, "<u8 <u8 <u2")
+RUNNING = _dtype(RunningText._fields, "<u8 <u8 <u2 ?")
 
 
 def sample_pairs(

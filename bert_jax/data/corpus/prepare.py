@@ -41,6 +41,13 @@ from bert_jax.files.errors import UserError
 from bert_jax.files.workers import Log, Workers
 from bert_jax.text.sources import make_source
 
+TRAIN, VALIDATION = "train", "validation"
+# Fields with the other texts of a run; their data are in folders of these names.
+_HELD_OUT, _GENERAL = "held_out", "general"
+# What a text of its own does not have.
+_ALONE: dict[str, Any] = {"held_out": "", "general": "", "replay": 0.0, "extra_tokens": ""}
+_ALONE |= {"validation_share": 0.0}
+
 
 def prepare(
     config: DataConfig,
@@ -144,3 +151,41 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     remove(os.path.join(data_dir, CLAIM))
     shutil.rmtree(os.path.join(data_dir, UNFINISHED))
     return manifest
+
+
+# ------------------------------------------------------------------ the other texts of a run
+
+
+def prepare_all(config: DataConfig, data_dir: str, log: Log) -> None:
+    """Prepares a corpus, the text to evaluate on and general text, or verifies those that it has.
+
+    Raises:
+      UserError: as `prepare`.
+    """
+    manifest = prepare(config, data_dir, config.num_processes, log)
+    manifest.verify()
+    alone = dataclasses.replace(config, vocab=manifest.vocabulary_path, **_ALONE)
+    for field, changes in (
+        (_HELD_OUT, {"dupe_factor": 1}),
+        (_GENERAL, {"validation_share": config.general_share}),
+    ):
+        if source := getattr(config, field):
+            other = dataclasses.replace(alone, source=source, **changes)
+            folder = os.path.join(data_dir, field)
+            log_of = lambda line, of=field: log(f"{of.replace('_', ' ')}: {line}")  # noqa: E731
+            prepare(other, folder, config.num_processes, log_of).verify()
+
+
+def held_out_split(config: DataConfig, manifest: Manifest) -> tuple[Manifest, str] | None:
+    """Returns the data with the held-out rows, and the name of their split; None: none."""
+    if config.held_out:
+        return Manifest.load(os.path.join(manifest.folder, _HELD_OUT)), TRAIN
+    return (manifest, VALIDATION) if VALIDATION in manifest.splits else None
+
+
+def general_text(config: DataConfig, manifest: Manifest) -> Manifest | None:
+    """Returns the data of `data.general`; None: there is none.
+
+    Its rows in VALIDATION are evaluated, and those in TRAIN may be replayed.
+    """
+    return Manifest.load(os.path.join(manifest.folder, _GENERAL)) if config.general else None

@@ -240,13 +240,7 @@ def lengths_of(items: np.ndarray) -> np.ndarray:
 
 
 class ShardRows:
-    """The rows of one split at one sequence length, with random access. Threads may share it.
-
-    Args:
-      paths: the shards, in order.
-      num_rows: rows of each shard.
-      form: form of the rows.
-    """
+    """The rows of one split at one sequence length, with random access. Threads may share it."""
 
     def __init__(
         self, paths: Sequence[str], num_rows: Sequence[int], form: RowFormat | StreamFormat

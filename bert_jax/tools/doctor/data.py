@@ -8,7 +8,7 @@ from typing import Any
 
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.run import PretrainingConfig, RunConfig
-from bert_jax.data.corpus.held_out import TRAIN, VALIDATION
+from bert_jax.data.corpus.prepare import TRAIN, VALIDATION
 from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.plans.recipe import finetuning_recipe
 from bert_jax.text.tokenization import Tokenizer, split_runs

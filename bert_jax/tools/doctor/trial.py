@@ -18,9 +18,9 @@ from typing import Any
 from bert_jax.config.data import DataConfig
 from bert_jax.config.phases import Phase, duration_steps
 from bert_jax.config.run import PretrainingConfig, RunConfig
-from bert_jax.data.corpus.held_out import TRAIN, VALIDATION
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.prepare import TRAIN, VALIDATION
 from bert_jax.data.corpus.request import find_prepared
 from bert_jax.files.errors import UserError
 from bert_jax.text.lines import Document

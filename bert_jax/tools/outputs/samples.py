@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
-from bert_jax.data.corpus.held_out import held_out_split
 from bert_jax.data.corpus.manifest import Manifest
+from bert_jax.data.corpus.prepare import held_out_split
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel

@@ -5,9 +5,6 @@ import functools
 import importlib.util
 import os
 import pathlib
-import random
-import socket
-import subprocess
 import sys
 import threading
 import time
@@ -19,7 +16,7 @@ from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.files import beam
 from bert_jax.files.beam import Beam
-from tests.data.corpus.corpora import REPOSITORY, contents, make_config, quiet
+from tests.data.corpus.corpora import contents, make_config, quiet
 
 pytestmark = [
     pytest.mark.usefixtures("small_units"),
@@ -95,21 +92,6 @@ def noted_sample(*arguments) -> int:
     pathlib.Path(os.environ["WORKERS"], str(os.getpid())).write_text(f"{has_jax} jax")
     time.sleep(0.05)  # so that the other worker has something left to do
     return original_sample(*arguments)
-
-
-class Shuffled(Beam):
-    """Hands out units in another order than theirs."""
-
-    def run_stage(self, stage, jobs, num_bytes, log):
-        items = list(jobs.items())
-        random.Random(len(items)).shuffle(items)
-        super().run_stage(stage, dict(items), num_bytes, log)
-
-
-def test_the_order_of_units_does_not_matter(text, tmp_path, expected):
-    config = make_config(text, **WORDPIECE)
-    prepare(config, str(tmp_path), log=quiet, beam=Shuffled("DirectRunner"))
-    assert contents(tmp_path) == expected(**WORDPIECE)
 
 
 # ------------------------------------------------------------------ attempts that fail
@@ -200,65 +182,3 @@ def test_text_that_cannot_be_used_is_one_line(tmp_path):
         prepare_in_beam(tmp_path, tmp_path / "data", **changes)
     assert str(in_beam.value) == str(alone.value) and "3.txt" in str(alone.value)
     assert not (tmp_path / "data" / "unfinished").exists()
-
-
-# ------------------------------------------------------------------ other programs
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("localhost", 0))
-        return found.getsockname()[1]
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
-    """Flags of a job server and of a pool of workers, each a program; Beam's own are both."""
-    job_port, pool_port = free_port(), free_port()
-    module = [sys.executable, "-m"]
-    programs = [
-        subprocess.Popen(words, cwd=REPOSITORY, stdout=log, stderr=log)
-        for words in (
-            [*module, "apache_beam.runners.portability.local_job_service_main", f"-p{job_port}"],
-            [*module, "apache_beam.runners.worker.worker_pool_main", f"--service_port={pool_port}"],
-        )
-        for log in [open(tmp_path_factory.mktemp("cluster") / "log", "wb")]
-    ]
-    yield [
-        f"--job_endpoint=localhost:{job_port}",
-        "--environment_type=EXTERNAL",
-        f"--environment_config=localhost:{pool_port}",
-    ]
-    for program in programs:
-        program.terminate()
-        program.wait(60)
-
-
-def test_the_command_with_a_job_server_and_workers(cluster, text, tmp_path):
-    """All programs but the engine itself, whose place Beam's own job server takes."""
-    config = [
-        f"--config.{name}={value}"
-        for name, value in {
-            "data.source": f"text:{text}/[0-9].txt",
-            "data.line_format": "sentences",
-            "data.vocab": "train:wordpiece",
-            "model.vocab_size": 100,
-            "data.validation_share": 0.1,
-            "data.num_processes": 1,
-        }.items()
-    ]
-    found = []
-    for flags in ([], ["--runner=FlinkRunner", "--", *cluster]):
-        folder = tmp_path / str(len(found))
-        words = ["prepare", "--config=configs/tiny.py", *config, f"--data_dir={folder}", *flags]
-        ended = subprocess.run(
-            [sys.executable, "-m", "bert_jax", *words],
-            cwd=REPOSITORY,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        assert ended.returncode == 0, ended.stderr
-        found.append(contents(folder))
-    assert "with FlinkRunner" in ended.stdout
-    assert found[1] == found[0]

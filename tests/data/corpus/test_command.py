@@ -11,7 +11,6 @@ import time
 import pytest
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.data.corpus import dump
 from bert_jax.data.corpus.manifest import Manifest
 from tests.data.corpus.corpora import REPOSITORY, contents, make_config, write_text
 
@@ -50,12 +49,6 @@ def test_it_prepares_and_dumps(text, tmp_path, capsys):
         num_masked = int(sum(line["masked_lm_weights"]))
         assert 1 <= num_masked <= len(line["masked_lm_ids"]) == len(line["masked_lm_positions"])
         assert line["next_sentence_labels"] in ([0], [1])
-
-
-def test_dynamic_examples_have_no_masks_to_dump(prepared):
-    example = next(dump.examples(prepared, "train", 32))
-    assert example["masked_lm_positions"] == example["masked_lm_ids"] == []
-    assert "masked" not in dump.describe(example, prepared.tokenizer())
 
 
 # ------------------------------------------------------------------ killed programs

@@ -8,9 +8,8 @@ import pytest
 
 from bert_jax.config.data import DataConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
-from bert_jax.data.corpus.held_out import held_out_split, prepare_all
 from bert_jax.data.corpus.manifest import Manifest
-from bert_jax.data.corpus.prepare import prepare
+from bert_jax.data.corpus.prepare import held_out_split, prepare, prepare_all
 from bert_jax.files.errors import UserError
 from tests.tiny import SPECIAL
 

@@ -9,7 +9,6 @@ import pytest
 
 from bert_jax.data.corpus.pairs import (
     Pair,
-    Run,
     full_sentences,
     running_text,
     sample_pairs,
@@ -159,34 +158,14 @@ def runs_by_hand(documents: Lengths, unit: tuple[int, int], size: int) -> list[l
 @pytest.mark.parametrize("size", [8, 126, 510])
 def test_full_sentences_are_those_of_plain_loops(documents, size):
     unit = (0, len(documents))
-    found = [positions_of(run, documents) for run in full_sentences(documents, unit, size)]
-    assert found == runs_by_hand(documents, unit, size)
+    for part in ((50, 100), (7, 7), unit):
+        found = [positions_of(run, documents) for run in full_sentences(documents, part, size)]
+        assert found == runs_by_hand(documents, part, size)
     # Nothing is lost or repeated, and no run begins or ends with a separator.
     tokens = [p for run in found for p in run if p is not None]
     assert tokens == list(range(documents.starts(len(documents) - 1)[-1]))
     assert all(run[0] is not None and run[-1] is not None for run in found)
     assert max(map(len, found)) <= size
-
-
-def test_a_sentence_longer_than_a_row_goes_on_in_the_next():
-    documents = Lengths([[5, 23, 4], [3]])
-    # A separator and the last sentence would make 11.
-    assert list(full_sentences(documents, (0, 2), 10)) == [
-        Run(0, 0, 5),
-        Run(0, 5, 10),
-        Run(0, 15, 10),
-        Run(0, 25, 7),
-        Run(1, 32, 3),
-    ]
-    assert list(full_sentences(documents, (0, 2), 11))[-1] == Run(0, 27, 9)
-
-
-def test_each_unit_begins_a_run_of_its_own(documents):
-    first, second = (list(full_sentences(documents, u, 126)) for u in ((0, 50), (50, 100)))
-    assert first[0][:2] == (0, documents.starts(0)[0])
-    assert second[0][:2] == (50, documents.starts(50)[0])
-    assert max(run.document for run in first) < 50 <= min(run.document for run in second)
-    assert list(full_sentences(documents, (7, 7), 126)) == []
 
 
 def test_rows_of_running_text_are_slices_of_the_stream_that_share_one_token():

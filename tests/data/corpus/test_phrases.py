@@ -122,23 +122,6 @@ def test_weights_of_dynamic_data_can_change_but_neither_classes_nor_phrases(text
         prepare(config, folder, 1)
 
 
-def test_shares_of_masks_are_settings_of_static_data_only(text, tmp_path):
-    for mode in ("dynamic", "static"):
-        config = make_config(
-            text, mode=mode, dupe_factor=1, sequence_lengths=(32,), num_predictions=(6,)
-        )
-        folder = str(tmp_path / mode)
-        manifest = prepare(config, folder, 1)
-        assert "lexicon" not in manifest.content
-        changed = dataclasses.replace(config, mask_share=0.0, keep_share=0.2, random_share=0.8)
-        if mode == "dynamic":
-            assert prepare(changed, folder, 1).fingerprint == manifest.fingerprint
-        else:
-            message = "keep_share: 0.1 there, 0.2 requested; mask_share: 0.8 there, 0.0 requested;"
-            with pytest.raises(ValueError, match=message):
-                prepare(changed, folder, 1)
-
-
 def test_a_dump_shows_the_units(manifest):
     rows = dump.examples(manifest, "train", 32)
     example = next(row for row in rows if {2, 3, 4} <= set(row["mask_units"]))
@@ -154,13 +137,3 @@ def test_a_dump_shows_the_units(manifest):
         words = words.replace(f" ({kind})", "")
     pieces = " ".join(p for p in example["tokens"] if p not in ("[CLS]", "[SEP]"))
     assert words.replace(" ", "") == pieces.replace(" ##", "").replace(" ", "").replace("##", "")
-
-
-def test_a_lexicon_that_cannot_be_used_is_refused_before_any_work(text, tmp_path):
-    """tests/text/test_lexicon.py has all messages."""
-    folder, path = tmp_path / "data", tmp_path / "names.txt"
-    path.write_text("ba co\tperson\n")
-    config = phrase_config(text, lexicon=str(path), lexicon_weights=("persn=2",))
-    with pytest.raises(ValueError, match="'persn', which no phrase in .*names.txt"):
-        prepare(config, str(folder), 1)
-    assert not folder.exists()

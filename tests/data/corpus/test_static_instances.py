@@ -226,17 +226,3 @@ def test_phrases_are_masked_by_the_documented_procedure(weights, tmp_path):
         positions = record["masked_positions"][:size].tolist()
         found = [*zip(positions, record["replacements"][:size].tolist(), strict=True)]
         assert found == expected[number][0]
-
-
-def test_the_first_static_unit_is_drawn_in_proportion_to_its_weight():
-    """With one prediction; the unit of two tokens does not fit."""
-    rng, rule, found = random.Random(0), masking(max_predictions=1), Counter()
-    #          [CLS] 1  2  3  4  5  [SEP] 7 [SEP]
-    weights = [0, 1, 3, 0.5, 9, 0, 0, 0.0, 0]
-    continues = [weight == 0 and place != 7 for place, weight in enumerate(weights)]
-    trials = 20_000
-    for _ in range(trials):
-        found.update(place for place, _ in draw_masks(5, 1, continues, rng, rule, weights))
-    assert found.keys() == {1, 2, 3} and found.total() == trials
-    for place, weight in ((1, 1), (2, 3), (3, 0.5)):
-        assert found[place] / trials == pytest.approx(weight / 4.5, abs=5 * (0.25 / trials) ** 0.5)

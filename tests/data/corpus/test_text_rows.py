@@ -105,9 +105,3 @@ def test_running_text_predicts_every_token_of_the_text_once(manifests, text):
     assert sorted(found) == sorted(documents)
     lines = dump.describe(next(dump.examples(manifest, "train", 32)), tokenizer)
     assert lines.startswith("A: [SEP] ") and "\n" not in lines
-
-
-def test_other_forms_of_rows_have_no_counts_of_the_text(manifests, prepared):
-    for manifest in (manifests["full_sentences"], prepared):
-        parts = manifest.content["splits"].values()
-        assert all(part.keys() == {"documents", "tokens", "sequence_lengths"} for part in parts)
