@@ -17,8 +17,8 @@ from typing import Any
 
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.tools.doctor.compiled import Compiled, compile_program
-from bert_jax.tools.doctor.describe import GIB, describe, name_of
+from bert_jax.tools.doctor.compiled import GIB, Compiled, compile_program
+from bert_jax.tools.doctor.cost import describe
 from bert_jax.tools.doctor.finding import Finding, note
 from bert_jax.tools.doctor.programs import programs
 from bert_jax.tools.doctor.target import Target
@@ -129,7 +129,7 @@ class _Search:
             last = compiled[-1]
             if last.fits(self._target.room):
                 return self._setting(tried, flags, compiled)
-            yield note(f"{flags}: {name_of(last)} does not fit; compiled in {last.seconds:.0f} s.")
+            yield note(f"{flags}: {last.name} does not fit; compiled in {last.seconds:.0f} s.")
         return None
 
     def _setting(self, changes: Changes, flags: str, compiled: Sequence[Compiled]) -> Finding:
@@ -138,7 +138,7 @@ class _Search:
         for each, values in zip(compiled, found, strict=True):
             limits = values["bound"]
             time = f", at least {limits['seconds'] * 1e3:.1f} ms" if limits else ""
-            needs.append(f"{name_of(each)}, {each.peak / GIB:.2f} GiB{time}")
+            needs.append(f"{each.name}, {each.peak / GIB:.2f} GiB{time}")
         values = {"changes": changes, "programs": found}
         return Finding("note", f"It fits: {'; '.join(needs)}.", flags, values=values)
 

@@ -13,6 +13,7 @@ from bert_jax.devices.memory import peak_of_program
 from bert_jax.tools.doctor.hlo import Totals, totals
 from bert_jax.tools.doctor.programs import Program
 
+GIB = 1 << 30
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
 # Of a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
 _NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+)G\)")
@@ -44,6 +45,13 @@ class Compiled:
     no_room: str = ""
     executable: Any = None
 
+    @property
+    def name(self) -> str:
+        """Returns "step, 256 x 128 tokens in 4 microbatches"."""
+        program = self.program
+        parts = f" in {program.microbatches:,} microbatches" if program.microbatches > 1 else ""
+        return f"{program.name}, {program.rows:,} x {program.length:,} tokens{parts}"
+
     @functools.cached_property
     def moved(self) -> Totals:
         """What moves between the device's memory and the chip, and between devices."""
@@ -56,8 +64,13 @@ class Compiled:
     def room(self, room: int) -> int:
         """Returns `room`, or what the compiler says of a device that it refuses a program for; 0:
         not known."""
-        found = _NEEDED.search(self.no_room)
-        return room or (int(float(found[2]) * (1 << 30)) if found else 0)
+        return room or _needed(self.no_room)[1]
+
+
+def _needed(reason: str) -> tuple[int, int]:
+    """Returns the bytes of temporaries, and those there are, by the reason of a TPU's compiler."""
+    found = _NEEDED.search(reason)
+    return (int(float(found[1]) * GIB), int(float(found[2]) * GIB)) if found else (0, 0)
 
 
 def compile_program(program: Program) -> Compiled:
@@ -71,8 +84,7 @@ def compile_program(program: Program) -> Compiled:
             raise
         # The first line has the numbers.
         reason = str(error).splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
-        needed = _NEEDED.search(reason)
-        temporaries = int(float(needed[1]) * (1 << 30)) if needed else 0
+        temporaries, _ = _needed(reason)
         peak, seconds = temporaries + sum(program.sizes.values()), time.perf_counter() - started
         return Compiled(program, seconds, peak, temporaries, no_room=reason)
     seconds = time.perf_counter() - started

@@ -168,7 +168,16 @@ def check_labelled(run: Run) -> Iterator[Finding]:
     contexts = {c for e in train.examples if (c := getattr(e, "context", ""))}
     for rows in evaluated:
         new = [example for example in rows.examples if _content(example) not in labels]
-        yield check_leak(rows, len(rows.examples) - len(new))
+        count, leaks = len(rows.examples), len(rows.examples) - len(new)
+        share = leaks / max(1, count)
+        what = f"{leaks:,} of {count:,} examples of {rows.name} ({share:.1%}) are in train"
+        fix = "Remove them from the training file."
+        if not leaks:
+            yield ok(f"No example of {rows.name} is in train.")
+        elif share > _MAX_LEAKS:
+            yield problem(f"{what}: its score would say nothing about new texts.", fix)
+        else:
+            yield warning(f"{what}: its score would be too high.", fix)
         if shared := sum(getattr(example, "context", None) in contexts for example in new):
             yield warning(
                 f"{shared:,} questions of {rows.name} are about a context that train has too.",
@@ -215,18 +224,6 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
     ids = list(itertools.chain.from_iterable(map(tokenizer.encode, texts)))
     share = ids.count(tokenizer.unk_id) / max(1, len(ids))
     yield from check_vocabulary(tokenizer, share, rows.name, texts)
-
-
-def check_leak(rows: LabelledRows, leaks: int) -> Finding:
-    """Returns a finding about the examples of a file whose texts are trained on."""
-    if not leaks:
-        return ok(f"No example of {rows.name} is in train.")
-    share = leaks / len(rows.examples)
-    what = f"{leaks:,} of {len(rows.examples):,} examples of {rows.name} ({share:.1%}) are in train"
-    fix = "Remove them from the training file."
-    if share > _MAX_LEAKS:
-        return problem(f"{what}: its score would say nothing about new texts.", fix)
-    return warning(f"{what}: its score would be too high.", fix)
 
 
 def _values(example: Any, chosen: Iterable[str]) -> tuple[Any, ...]:

@@ -16,8 +16,7 @@ from bert_jax.optim.make import check_names
 from bert_jax.tools.doctor import data, needs
 from bert_jax.tools.doctor.advice import advise
 from bert_jax.tools.doctor.compiled import Compiled, compile_program
-from bert_jax.tools.doctor.cost import check_cost
-from bert_jax.tools.doctor.describe import describe
+from bert_jax.tools.doctor.cost import check_cost, describe
 from bert_jax.tools.doctor.finding import Finding, guarded, note, ok, problem, warning
 from bert_jax.tools.doctor.measured import (
     Evaluated,

@@ -85,11 +85,8 @@ ENTRY %main (a: f32[1000,10], b: s32[]) -> f32[1,10] {
 """
 
 
-def test_a_slice_of_a_fusion_in_a_fusion_is_not_the_whole():
+def test_what_stays_on_the_chip_and_the_rest_of_a_slice_are_not_counted():
     assert totals(NESTED).off_chip == 10 * 4 + 10 * 4
-
-
-def test_what_stays_on_the_chip_is_not_counted():
     assert totals(MEMORIES).off_chip == (4 * 10 * 4 + 4 * 4) + 250 * 4 + 40
 
 
