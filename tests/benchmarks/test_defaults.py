@@ -26,16 +26,6 @@ def test_the_table_has_the_best_of_the_grid_first():
     assert best == "best of the grid: 0.0001, 3 epochs; its median 0.7500"
 
 
-def test_scores_are_kept_for_each_comparison(tmp_path, capsys):
-    path = str(tmp_path / "scores.jsonl")
-    about = {"model": "a", "files": ("b", "c")}
-    defaults.Scores(path, about).add("defaults", 1, 0.5)
-    again, other = defaults.Scores(path, about), defaults.Scores(path, {"model": "b"})
-    assert again.of("defaults") == [0.5] and other.names() == []
-    assert not again.lacks("defaults", 1)
-    assert again.lacks("defaults", 0) and other.lacks("defaults", 1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["tagging", "classification", "span"])
 def test_all_sides_are_scored(small_task, task, tmp_path, capsys):  # noqa: F811

@@ -57,23 +57,6 @@ def test_classes_compare_the_fastest_programs_of_at_least_their_cosine():
     ]
 
 
-def test_programs_are_chosen_by_the_beginnings_of_their_names():
-    programs = {name: ("", {}) for name in ("bert_jax float32", "onnxruntime int8", "OpenVINO f")}
-    assert list(inference._chosen(programs, ())) == list(programs)
-    assert list(inference._chosen(programs, ["onnx"])) == ["bert_jax float32", "onnxruntime int8"]
-    with pytest.raises(ValueError, match="--programs=tf begins none of bert_jax float32, onnx"):
-        inference._chosen(programs, ["onnx", "tf"])
-
-
-def test_blank_lines_are_left_out_and_long_ones_are_cut(tmp_path):
-    (tmp_path / "in.txt").write_text("a  b\n\n" + "c " * 300 + "\nd\n")
-    first, second = inference.read_texts(f"{tmp_path}/in.txt", 2)
-    assert first == "a b" and second.split() == ["c"] * 200
-    (tmp_path / "blank.txt").write_text("\n \n")
-    with pytest.raises(ValueError, match="blank.txt has no texts"):
-        inference.read_texts(f"{tmp_path}/blank.txt", 2)
-
-
 @NEEDS_THEM
 def test_batches_by_length_fill_the_token_budget():
     from benchmarks.rivals.inference_torch import by_length

@@ -3,13 +3,11 @@
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks import __main__ as overview
-from benchmarks import command, side_by_side
+from benchmarks import command
 from benchmarks.side_by_side import table, take_turns
 
 FOLDER = pathlib.Path(overview.__file__).parent
@@ -58,13 +56,6 @@ def test_the_columns_of_a_table_end_at_one_place():
     ]
 
 
-def test_what_is_left_out_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(side_by_side, "installed", lambda *names: ["torch"])
-    assert not side_by_side.can_compare("seqeval")
-    message = "transformers is left out, without seqeval, transformers: pip install"
-    assert capsys.readouterr().out.startswith(message)
-
-
 def test_every_benchmark_is_listed():
     runs = {p.stem for p in FOLDER.glob("*.py") if "command.start(" in p.read_text()}
     assert runs == {*NAMES}
@@ -96,10 +87,3 @@ def test_invalid_flags_are_refused(name, flag, message):
     needed = ["train.csv", "--evaluate=x", "--model=x"] if name == "defaults" else []
     with pytest.raises(ValueError, match=message):
         command.main(name, [*needed, flag])
-
-
-def test_a_process_ends_with_an_error_of_one_line():
-    words = [sys.executable, "-m", "benchmarks.prepare", "--rounds=0"]
-    ended = subprocess.run(words, cwd=FOLDER.parent, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: Unknown flag --rounds: see --help.\n"

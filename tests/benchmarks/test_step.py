@@ -6,13 +6,6 @@ import pytest
 from benchmarks import command, side_by_side, step
 
 
-def test_the_batch_asks_for_20_different_positions_of_each_row():
-    positions = step.make_batch(4, 128)["masked_lm_positions"]
-    assert positions.shape == (4, 20)
-    assert (np.diff(positions, axis=1) > 0).all()
-    assert positions.min() > 0 and positions.max() < 127
-
-
 def test_groups_of_steps_take_half_a_second_and_the_first_step_is_left_out(monkeypatch):
     clock, events, durations = 0.0, [], iter((1.0, *[0.2] * 100))
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: clock)
@@ -36,20 +29,6 @@ def test_the_table_has_speeds_and_their_ratio_to_ours():
     assert header.split() == "ms a step tokens/s x ours GFLOP/s MFU".split()
     assert ours.split() == ["bert_jax", "100.0", "5,120", "1.00", "80", "8.0%"]
     assert theirs.split() == ["transformers", "250.0", "2,048", "0.40", "32", "3.2%"]
-
-
-def test_the_best_of_both_sides_are_compared():
-    seconds = {
-        (step.OURS, "float32"): 0.1,
-        (step.OURS, "bfloat16"): 0.2,
-        (step.THEIRS, "float32"): 0.3,
-        (step.GATHERED, "float32"): 0.25,
-        (step.GATHERED, "bfloat16"): 0.15,
-    }
-    assert step.best(seconds, tokens=512) == (
-        "best of both: bert_jax in float32, 5,120 tokens/s; transformers, masked positions in"
-        " bfloat16, 3,413 tokens/s: 1.50 times"
-    )
 
 
 @pytest.mark.slow

@@ -56,12 +56,6 @@ def test_operations_of_a_compiled_program_and_of_its_trace(tmp_path):
     assert all(seconds > 0 for _, seconds in events)
 
 
-def test_the_floor_is_the_slower_of_products_and_bytes():
-    speeds = Speeds(product=1e9, copy=1e6)
-    assert Operation("head", 3e9, 1e6).floor(speeds) == 3.0
-    assert Operation("head", 1e9, 2e6).floor(speeds) == 2.0
-
-
 def test_the_table_has_the_mean_of_the_traced_steps():
     speeds = Speeds(product=1e9, copy=1e6)
     program = {

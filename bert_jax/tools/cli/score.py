@@ -80,7 +80,7 @@ def _scored(
     scorer: "Scorer", texts: Callable[[], Iterable[Text]], listener: "Listener", what: str
 ) -> Iterator[tuple[Text, dict[str, Any]]]:
     """Yields each text with its score; all texts are validated first."""
-    from bert_jax.tools.outputs.progress import Progress
+    from bert_jax.tools.outputs.predictions import Progress
 
     count = tokens = passes = 0
     for row in map(scorer.row, texts()):

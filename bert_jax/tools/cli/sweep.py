@@ -30,9 +30,9 @@ from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli import command_line
 from bert_jax.tools.cli.command_line import OVERRIDES, Flag
-from bert_jax.tools.sweep import jobs, page, record, report, results, schedule, slurm
+from bert_jax.tools.sweep import jobs, page, record, report, schedule, slurm
 from bert_jax.tools.sweep.jobs import Job
-from bert_jax.tools.sweep.load import load_sweep
+from bert_jax.tools.sweep.plan import load_sweep
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
 
@@ -211,7 +211,7 @@ def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> No
 
 def _write(plan: Plan, workdir: str) -> report.Results:
     """Writes results.jsonl and results.md, and returns the results."""
-    found = results.collect(plan, workdir)
+    found = record.collect(plan, workdir)
     lines = "".join(json.dumps(item) + "\n" for item in found)
     with own_parts():  # jobs of a cluster may end at the same time
         write_text(os.path.join(workdir, record.RESULTS), lines)

@@ -1,4 +1,4 @@
-"""What is printed of compiled programs, and the least time and price by the peak rates of the chips.
+"""What is printed of compiled programs, and their least time by the peak rates of the chips.
 
 All numbers of a program are those of one device. A real run takes longer than its bound, and
 evaluations, checkpoints, compilation and the preparation of data come on top of the steps.

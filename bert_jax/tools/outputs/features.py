@@ -16,7 +16,7 @@ from bert_jax.tools.outputs.files import (
     write_objects,
 )
 from bert_jax.tools.outputs.inputs import Inputs
-from bert_jax.tools.outputs.progress import Progress
+from bert_jax.tools.outputs.predictions import Progress
 from bert_jax.training.listener import Listener
 
 

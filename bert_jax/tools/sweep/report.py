@@ -14,7 +14,7 @@ from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
 
-# Objects of `results.collect`.
+# Objects of `record.collect`.
 Results = Sequence[dict[str, Any]]
 # Header and rows of a table.
 Grid = tuple[list[str], list[list[str]]]

