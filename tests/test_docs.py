@@ -16,7 +16,6 @@ import pathlib
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -318,16 +317,3 @@ def test_fields_that_prose_names_exist(name):
 
 
 # ----------------------------------------------------------------------------------- really run
-
-
-def test_the_tokenize_command_of_the_docs_runs(tmp_path):
-    blocks = [block.text for block in blocks_of("docs/data.md", "sh")]
-    (block,) = [text for text in blocks if "bert_jax tokenize" in text]
-    (words,) = [w for w in shell_commands(block, tmp_path) if "tokenize" in w]
-    vocab = tmp_path / "runs" / "data" / "vocab.txt"
-    vocab.parent.mkdir(parents=True)
-    vocab.write_text("\n".join("[PAD] [UNK] [CLS] [SEP] [MASK] un ##able text .".split()) + "\n")
-    options = {"cwd": tmp_path, "env": os.environ | {"PYTHONPATH": str(REPOSITORY)}, "text": True}
-    command = [sys.executable, "-m", *words]
-    printed = subprocess.check_output(command, input="Unable text.\n", **options)
-    assert printed == "un ##able text .\n"

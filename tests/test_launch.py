@@ -107,7 +107,6 @@ COMMAND = "slurm_command.sbatch"
         ("gpu_server.sh", FLAGS, {}, f"XLA_FLAGS={XLA}"),
         ("gpu_server.sh", FLAGS, {"DETERMINISTIC": "1"}, f"{XLA} --xla_gpu_deterministic_ops=true"),
         ("gpu_server.sh", FLAGS, {"XLA_FLAGS": "--own"}, f"XLA_FLAGS={XLA} --own"),
-        ("tpu_vm.sh", FLAGS, TPU, "--runtime-version=v2-tpuv5-litepod "),
         ("tpu_vm.sh", FLAGS, TPU | {"TYPE": "v6e-8"}, "--runtime-version=v2-alpha-tpuv6e "),
         ("tpu_vm.sh", FLAGS, TPU | {"TYPE": "v9-8", "VERSION": "own"}, "--runtime-version=own "),
         ("slurm.sbatch", ["--config=c.py", "--workdir=w"], {}, "prepare --config=c.py --workdir=w"),
@@ -206,10 +205,10 @@ def test_a_dry_run_fails_for_wrong_settings_but_not_for_another_machine(check):
 
 
 def test_a_dry_run_for_a_tpu_checks_the_configuration(tmp_path):
-    flag = "--cofig=configs/tiny.py"
-    words = ["bash", REPOSITORY / "launch/tpu_vm.sh", "--workdir=gs://bucket/a", "--dry_run"]
+    flags = [f"--config={REPOSITORY}/configs/tiny.py", "--workdir=gs://bucket/a", "--cofig=x"]
+    words = ["bash", REPOSITORY / "launch/tpu_vm.sh", "--dry_run", *flags]
     env = os.environ | TPU | {"PYTHON": sys.executable}
-    done = subprocess.run([*words, flag], cwd=tmp_path, env=env, capture_output=True, text=True)
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
     assert done.returncode == 2 and "error: Unknown flag --cofig: did you mean" in done.stderr
 
 

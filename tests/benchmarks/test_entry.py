@@ -56,6 +56,16 @@ def test_what_is_invalid_is_named(changed, monkeypatch):
 
 
 @pytest.mark.slow  # three runs
+def test_a_score_that_the_checkpoint_does_not_have_is_found(changed):
+    path = changed / "mine-seed0" / "metrics.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    rows[-1]["masked_lm_bits_per_character"] *= 0.9
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (problem,) = problems(changed)
+    assert problem.startswith("seed 0: its last checkpoint has ")
+
+
+@pytest.mark.slow  # three runs
 def test_another_text_is_found(race, monkeypatch):
     monkeypatch.setattr(installed_docs, "CLEANING_VERSION", 0)
     assert len(problems(race)) == 3 and "not that of this installation" in problems(race)[0]

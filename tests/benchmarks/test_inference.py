@@ -40,23 +40,6 @@ def test_the_table_has_speeds_of_the_best_batch_ratios_and_cosines():
     assert int8.split()[2:] == "40.0 0.80 1,024 1.0 4.0 5.0 0.600000 0.600000 1.4e+00".split()
 
 
-def test_classes_compare_the_fastest_programs_of_at_least_their_cosine():
-    near, far = [1.0, 0.01], [1.0, 0.1]  # cosines of 0.99995 and 0.995
-    answers = {
-        "bert_jax float32": turns([[9], [2]], [1.0, 0.0]),
-        "bert_jax bfloat16_products": turns([[9], [1]], near),
-        "transformers float32": turns([[9, 9], [5, 4]], [1.0, 0.0], SIZES),
-        "transformers bfloat16 by autocast": turns([[9, 9], [2, 3]], near, SIZES),
-        "onnxruntime int8": turns([[9, 9], [0.5, 0.6]], far, SIZES),
-    }
-    assert list(inference.best_of_classes(answers)) == [
-        "cosine of float32: bert_jax float32 2.00 times as fast as transformers float32",
-        "cosine of 0.9999: bert_jax bfloat16_products 2.00 times as fast as transformers bfloat16"
-        " by autocast",
-        "cosine of 0.99: bert_jax bfloat16_products 0.50 times as fast as onnxruntime int8",
-    ]
-
-
 @NEEDS_THEM
 def test_batches_by_length_fill_the_token_budget():
     from benchmarks.rivals.inference_torch import by_length

@@ -58,7 +58,6 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def _uses(workdir: str, fills_masks: bool) -> list[str]:
-    """Returns commands that use the result."""
     command = "python -m bert_jax"
     first = (
         f'fill_mask --model={workdir} "Some [MASK] of yours."'

@@ -143,7 +143,6 @@ class _Search:
         return Finding("note", f"It fits: {'; '.join(needs)}.", flags, values=values)
 
     def _compile(self, changes: Changes, refused: Sequence[Compiled]) -> list[Compiled]:
-        """Returns the programs that were refused with changes, until one does not fit."""
         config = self._run.config.replace(changes)
         mesh = make_checked_mesh(config, self._target.devices)
         run = dataclasses.replace(self._run, config=config, mesh=mesh)
@@ -157,5 +156,4 @@ class _Search:
 
 
 def _rows_of(refused: Sequence[Compiled]) -> int:
-    """Returns the rows of a microbatch; the most, of several programs."""
     return max(c.program.rows // c.program.microbatches for c in refused)

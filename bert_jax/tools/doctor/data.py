@@ -53,12 +53,7 @@ _NAMES = {"where", "id", "document"}
 
 
 def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
-    """Yields findings about a prepared corpus, or about the sample of one.
-
-    Args:
-      config: the run's configuration.
-      trial: has the manifest of the corpus or of its sample.
-    """
+    """Yields findings about a prepared corpus, or about the sample of one."""
     manifest = trial.manifest
     assert manifest is not None
     counts, about = manifest.content["corpus"], "about " if trial.sample else ""

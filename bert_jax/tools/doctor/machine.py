@@ -25,7 +25,9 @@ def before_jax(folder: str) -> Iterator[Finding]:
     """
     yield from versions()
     memory = available_memory()
-    yield ok(f"{in_bytes(memory) if memory else 'Unknown'} of memory are free; {_cores()} cores.")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    yield ok(f"{in_bytes(memory) if memory else 'Unknown'} of memory are free; {cores} cores.")
     yield disk(folder)
 
 
@@ -54,7 +56,6 @@ def versions() -> Iterator[Finding]:
 
 
 def version_of(name: str) -> str:
-    """Returns the version of an installed package; empty if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -97,12 +98,6 @@ def devices() -> Iterator[Finding]:
 
 def _has_nvidia() -> bool:
     return os.path.exists("/proc/driver/nvidia/version") or bool(shutil.which("nvidia-smi"))
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def existing_folder(path: str) -> str:

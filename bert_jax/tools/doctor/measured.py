@@ -134,7 +134,6 @@ class Workbench:
         yield from map(self._measure_time, [self._compile(shape, shape.rows) for shape in shapes])
 
     def _compile(self, shape: Shape, rows: int) -> Measured:
-        """Returns what the compiler says of `rows` of a shape."""
         run, phase, process = self._run, shape.phase, used_memory()
         batch = abstract_batch(run, host_batch(run, phase, phase.first_step + shape.number))
         found = step_programs(

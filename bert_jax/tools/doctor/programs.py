@@ -210,5 +210,4 @@ def with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
 
 
 def _abstract_key(run: Run, purpose: str) -> jax.ShapeDtypeStruct:
-    """Returns a key without a sharding, as those of training have none."""
     return jax.eval_shape(functools.partial(run.key, purpose))

@@ -55,7 +55,6 @@ class Topology:
 
     @property
     def chips(self) -> int:
-        """Number of chips."""
         return math.prod(self.layout)
 
     @property
@@ -158,7 +157,6 @@ class Target:
 
 
 def has_compiler(extra: str) -> bool:
-    """Returns whether the compiler of an extra, `tpu` or `nvidia`, is installed."""
     find = importlib.util.find_spec
     return any(find(name.partition(".")[0]) and find(name) for name in COMPILERS[extra][1])
 

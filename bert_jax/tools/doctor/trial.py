@@ -67,11 +67,9 @@ class Trial:
         return duration_steps(self.run.config[name], phase, rows, self.run.steps)
 
     def evaluations(self, phase: Phase) -> int:
-        """Returns how often a phase evaluates."""
         return len(self._times("eval.every", phase)) if self.run.evaluation_rows(phase) else 0
 
     def checkpoints(self) -> int:
-        """Returns how many checkpoints the run writes."""
         return sum(len(self._times("checkpoint.every", phase)) for phase in self.run.phases)
 
     def _times(self, name: str, phase: Phase) -> set[int]:
@@ -110,7 +108,6 @@ def open_trial(config: RunConfig, workdir: str, folder: str) -> Trial:
 
 
 def _open_sample(config: PretrainingConfig, folder: str) -> Trial:
-    """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`."""
     started = time.monotonic()
     documents, text_bytes, scale = take_sample(config.data)
     reading = time.monotonic() - started
@@ -205,7 +202,6 @@ def _num_rows(manifest: Manifest, split: str, length: int) -> int:
 
 
 def _row_bytes(manifest: Manifest, split: str) -> int:
-    """Returns the bytes of all rows in a split, without file padding."""
     if split not in manifest.splits:
         return 0
     parts = manifest.content["splits"][split]["sequence_lengths"].values()

@@ -67,13 +67,11 @@ def check_ending(path: str, allowed: Sequence[str]) -> str:
 
 
 def write_objects(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes objects as .parquet, or else as lines of JSON; the file is complete or absent."""
-    write = write_parquet if path.lower().endswith(".parquet") else write_json_lines
-    write(path, objects)
-
-
-def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a JSON object on each line, arrays as lists; the file is complete or absent."""
+    """Writes objects as .parquet, or else as lines of JSON with arrays as lists; the file is
+    complete or absent."""
+    if path.lower().endswith(".parquet"):
+        write_parquet(path, objects)
+        return
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for fields in objects:
             file.write(json.dumps(as_lists(fields), ensure_ascii=False) + "\n")
@@ -114,7 +112,6 @@ def write_parquet(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def as_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns fields with lists in place of arrays."""
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in fields.items()

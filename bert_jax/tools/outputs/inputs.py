@@ -59,7 +59,6 @@ class Inputs:
 
     @property
     def paths(self) -> list[str]:
-        """Paths of the files."""
         return [source.path for source in self.sources if os.path.isfile(source.path)]
 
     def __str__(self) -> str:
@@ -196,13 +195,7 @@ def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
 
 
 def _renumbered(example: Any, source: int, place: int, start: int) -> Any:
-    """Returns an example of a later source, whose numbers differ from those of the others.
-
-    Args:
-      source: number of the source.
-      place: number of the example in it.
-      start: number of the source's first example among all.
-    """
+    """Returns an example of a later source, whose numbers differ from those of the others."""
     changes: dict[str, Any] = {}
     if getattr(example, "id", "") == str(place):
         changes["id"] = str(start + place)

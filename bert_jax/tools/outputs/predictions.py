@@ -40,7 +40,6 @@ class Progress:
         self._start = time.perf_counter()
 
     def add(self, count: int) -> None:
-        """Adds examples that are done."""
         self._done += count
         self._listener.progress(self._done, self._total)
 

@@ -85,7 +85,6 @@ def _write_squad(task: Any, lines_path: str, path: str) -> None:
 
 
 def _write_conll(task: Any, lines_path: str, path: str) -> None:
-    """A word and its tag a line, a blank line between sentences."""
     del task
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for row in _read(lines_path):
@@ -95,11 +94,11 @@ def _write_conll(task: Any, lines_path: str, path: str) -> None:
             file.write("".join(f"{line}\n" for line in lines) + "\n")
 
 
-# Of each task: the ending, the function that checks (task, path), and the one that writes.
-_FORMS: dict[str, tuple[str, Callable[[Any, str], None], Callable[[Any, str, str], None]]] = {
-    "classification": (".tsv", _check_glue, _write_glue),
-    "span": (".json", lambda task, path: None, _write_squad),
-    "tagging": (".conll", lambda task, path: None, _write_conll),
+# Ending -> the task, and the function that writes.
+_FORMS: dict[str, tuple[str, Callable[[Any, str, str], None]]] = {
+    ".tsv": ("classification", _write_glue),
+    ".json": ("span", _write_squad),
+    ".conll": ("tagging", _write_conll),
 }
 
 
@@ -130,17 +129,17 @@ def make_writer(
             f"--output={output_path}: predictions of the task {name!r} for this input have no"
             " columns: take another ending, such as .jsonl."
         )
-    for other, (of_form, check, write) in _FORMS.items():
-        if of_form != ending:
-            continue
-        if other != name:
-            raise UserError(
-                f"--output={output_path}: {ending} is for the task {other!r}, and this run's is"
-                f" {name!r}: take another ending, such as .jsonl."
-            )
-        check(task, output_path)
-        return functools.partial(write, task)
-    return None
+    if ending not in _FORMS:
+        return None
+    of_form, write = _FORMS[ending]
+    if of_form != name:
+        raise UserError(
+            f"--output={output_path}: {ending} is for the task {of_form!r}, and this run's is"
+            f" {name!r}: take another ending, such as .jsonl."
+        )
+    if ending == ".tsv":
+        _check_glue(task, output_path)
+    return functools.partial(write, task)
 
 
 def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:

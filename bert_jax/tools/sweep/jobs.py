@@ -136,7 +136,6 @@ class _Expansion:
         self._of_run[run.name] = names
 
     def _overrides(self, run: Run, index: int) -> tuple[dict[str, str], list[str]]:
-        """Returns the overrides of one seed as text, and the jobs that they name."""
         needs: list[str] = []
 
         def replace(match: re.Match[str]) -> str:

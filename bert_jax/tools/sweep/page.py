@@ -71,7 +71,6 @@ def _table(part: Table, plan: Plan, found: Results) -> Content:
 
 
 def _cell(text: str) -> Content:
-    """Returns a cell of the report in Markdown, in which the best is bold."""
     return tag("strong", text.strip("*")) if text.startswith("**") else text
 
 

@@ -119,7 +119,6 @@ class Table:
     note: str = ""
 
     def published(self, system: str, column: Column) -> float | None:
-        """Returns the published value of a cell."""
         return self.paper.get(system, {}).get(column.heading)
 
     def reference_of(self, system: str) -> str:
@@ -224,7 +223,6 @@ def _parsed(words: Iterable[str]) -> dict[str, str]:
 
 
 def _value(name: str, text: str, parameters: Mapping[str, inspect.Parameter]) -> Any:
-    """Returns the value of a setting, converted to its default's type."""
     if name not in parameters:
         close = difflib.get_close_matches(name, parameters, 1)
         hint = f" Did you mean {close[0]}?" if close else ""

@@ -126,5 +126,4 @@ class Process:
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
         return time.monotonic() - self._started

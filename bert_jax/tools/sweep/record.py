@@ -29,7 +29,7 @@ from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.training.seals import checksum_file
 
 PLAN, RESULTS, REPORT = store.SWEEP, "results.jsonl", "results.md"
-_STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"
+_STARTED, _FINISHED = "job.json", "finished.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +44,10 @@ class Plan:
 
     @property
     def trainings(self) -> list[Job]:
-        """The jobs that train, in order."""
         return [job for job in self.jobs if job.kind == "train"]
 
 
 def save_plan(plan: Plan, workdir: str) -> None:
-    """Writes sweep.json."""
     os.makedirs(workdir, exist_ok=True)
     write_json(os.path.join(workdir, PLAN), dataclasses.asdict(plan), sort_keys=False)
 
@@ -79,22 +77,18 @@ def load_plan(workdir: str) -> Plan:
 
 
 def folder_of(job: str, workdir: str) -> pathlib.Path:
-    """Returns the folder of a job."""
     return pathlib.Path(workdir, "runs", job)
 
 
 def log_of(job: str, workdir: str) -> pathlib.Path:
-    """Returns the path of a job's output."""
-    return folder_of(job, workdir) / _LOG
+    return folder_of(job, workdir) / "log.txt"
 
 
 def is_finished(job: str, workdir: str) -> bool:
-    """Whether a job is complete."""
     return (folder_of(job, workdir) / _FINISHED).is_file()
 
 
 def mark_started(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
-    """Writes what a job is started with."""
     values = {"settings": job.settings, "origin": _origin(job, jobs)}
     write_json(folder_of(job.name, workdir) / _STARTED, values)
 
@@ -165,13 +159,6 @@ def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
         shutil.copytree(checkpoint, copied, copy_function=os.link)
         os.link(checksum_file(checkpoint), checksum_file(copied))
     return target
-
-
-def last_lines(job: str, workdir: str, count: int) -> list[str]:
-    """Returns the last lines of a job's output that are not empty."""
-    path = log_of(job, workdir)
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return [line for line in text.splitlines() if line.strip()][-count:]
 
 
 # --------------------------------------------------------------------------------------- results

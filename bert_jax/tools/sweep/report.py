@@ -36,7 +36,6 @@ def markdown(plan: Plan, results: Results) -> str:
 
 
 def progress(plan: Plan, results: Results) -> str:
-    """Returns how many runs are complete."""
     return f"{len(results)} of {len(plan.trainings)} runs are complete."
 
 

@@ -77,13 +77,6 @@ def test_tables_give_their_column_of_texts_and_results_are_parquet(workdir, tmp_
     assert [line[-1] for line in capsys.readouterr().out.splitlines()[1:4]] == ["0", "1", "2"]
 
 
-def test_what_printed_vectors_leave_out_is_said(workdir, capsys):
-    run_command(["encode", f"--model={workdir}", "--truncate", "naive", "the " * 50])
-    printed = capsys.readouterr()
-    assert printed.err == "truncated  1 texts: 12 tokens are cut off\n"
-    assert printed.out.count("\n") == 2
-
-
 PAIR = Text("Unaffable [MASK] is returned.", "the [MASK] , naive")
 
 
@@ -133,13 +126,6 @@ def test_the_table_has_a_line_for_each_text(scorer, capsys):
     assert lines[0].endswith("The list is returned.")
     assert lines[1].split()[1:4] == ["-", "0", "-"]
     assert lines[4].endswith("the list | is naive , returned")
-
-
-def test_a_text_that_is_too_long_is_named_and_nothing_is_written(scorer, tmp_path):
-    texts = [Text("is"), Text("is " * 39, where="in.txt, line 2")]
-    with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* at most 40"):
-        write_scores(scorer, lambda: texts, str(tmp_path / "scores.jsonl"))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture(scope="module")

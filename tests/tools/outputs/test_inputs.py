@@ -9,8 +9,6 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax.__main__ import main as run_command
-from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.examples import make_examples
 from bert_jax.inference.model import load
 from bert_jax.tools.outputs import inputs
 from bert_jax.tools.outputs.inputs import find_inputs, read_word
@@ -185,17 +183,3 @@ def test_a_column_that_cannot_be_told_is_asked_for(tmp_path, content, column, me
     with pytest.raises(ValueError) as error:
         list(find_inputs([str(path)], column).texts())
     assert message in str(error.value)
-
-
-class DataFrame:
-    """Iterates over its names, as that of pandas does."""
-
-    columns = ("text", "label")
-
-    def __iter__(self):
-        return iter(self.columns)
-
-
-def test_a_data_frame_is_no_list_of_texts():
-    with pytest.raises(ValueError, match=r"A DataFrame with the columns 'text', 'label' is no"):
-        list(make_examples(Text, DataFrame()))

@@ -169,34 +169,6 @@ def test_another_form_is_refused_first(make_run, tmp_path, name, output, message
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
 
 
-def test_an_invalid_last_example_is_named_first(classifier, tmp_path):
-    (tmp_path / "input.csv").write_text("text_a\nthe\nthe,list\n")
-    with pytest.raises(ValueError, match=r"input.csv, line 3: 2 columns where the header has 1"):
-        predict_file(*classifier, str(tmp_path / "input.csv"), str(tmp_path / "output.jsonl"))
-    assert [path.name for path in tmp_path.iterdir()] == ["input.csv"]
-
-
-def test_lines_without_words_have_no_tags(make_run, tmp_path, set_window):
-    """Also if a window, or the whole file, has only such examples."""
-    set_window(4)
-    run = make_run("tagging")
-    content = "the list\n\n\n\n" + "\n" * 4 + "naive\n"
-    rows = list(map(json.loads, predicted(run, tmp_path, content, name="input.txt").splitlines()))
-    assert [row["words"] for row in rows] == [["the", "list"], *[[]] * 7, ["naive"]]
-    assert all(len(row["tags"]) == len(row["words"]) for row in rows)
-    (tmp_path / "out" / "output.jsonl").unlink()
-    (tmp_path / "out").rmdir()
-    assert json.loads(predicted(run, tmp_path, "\n", name="input.txt"))["tags"] == []
-
-
-def test_the_entities_of_another_scheme(make_run, tmp_path):
-    run = make_run("tagging", labels=("O", "B-PER", "L-PER", "U-PER"))  # BILOU, as imports may have
-    row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
-    assert set(row["tags"]) <= {"O", "B-PER", "L-PER", "U-PER"}
-    covered = {n for e in row["entities"] for n in range(e["first_word"], e["last_word"] + 1)}
-    assert covered == {n for n, tag in enumerate(row["tags"]) if tag != "O"}
-
-
 @pytest.mark.parametrize("output", ["out.csv", "out.tsv"])
 def test_a_table_has_a_row_for_each_entity(make_run, tmp_path, output):
     run = make_run("tagging", labels=TAGS)

@@ -89,12 +89,6 @@ def test_each_seed_starts_from_the_pretraining_of_its_seed():
         make(*runs, seeds=3)
 
 
-def test_a_checkpoint_in_the_middle_is_a_folder_of_its_own():
-    made = make(BERT, ner(at_step=500))
-    assert made["ner"].snapshot == ("bert", 500)
-    assert "--config.init_from=DIR/snapshots/bert-step500" in made["ner"].command("DIR")
-
-
 def test_a_finetuning_takes_the_kind_of_model_of_its_pretraining():
     gpt = Run("gpt", "configs/gpt.py:tiny", {"data.source": "text:x"})
     model = make(gpt, ner(after="gpt"))["ner"].settings["model"]
@@ -129,7 +123,9 @@ def test_a_wrong_run_is_refused_by_name(runs, message):
 
 
 def test_only_some_runs_and_what_they_need_are_selected():
-    made = make(BERT, Run("other", TINY, CORPUS), ner())
+    made = make(BERT, Run("other", TINY, CORPUS), ner(at_step=500))
+    assert made["ner"].snapshot == ("bert", 500)
+    assert "--config.init_from=DIR/snapshots/bert-step500" in made["ner"].command("DIR")
     selected = [job.name for job in jobs.select([*made.values()], "^ner$")]
     assert selected == [*made["bert"].needs, "bert", "ner"]
     for pattern, message in (
