@@ -59,7 +59,6 @@ EARLY_ERRORS = {
         "argument --mode: invalid choice: 'tain' (choose from "
     ),
     "bert_jax.main --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
-    "bert_jax.main --workdir=DIR --mode=evaluate": "DIR holds no run",
     "bert_jax.main --mode predict --model=DIR": "Give texts, files, or - for standard input, for",
     "bert_jax.main --mode=predict --workdir=DIR x": "This command writes no workdir: name the mod",
     "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
