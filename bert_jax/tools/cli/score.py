@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text
 from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output, write_objects
+from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 from bert_jax.tools.outputs.inputs import find_inputs
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     inputs = find_inputs(flags.text, flags.column)
-    check_output(flags.output, inputs.paths)
-    check_ending(flags.output, OBJECTS)
+    check_output(flags.output, OBJECTS, inputs.paths)
     inputs.print_notes()
     model = load_model(flags)
     from bert_jax.inference.predictor import Predictor

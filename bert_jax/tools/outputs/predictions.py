@@ -20,7 +20,6 @@ from bert_jax.files.atomic import destination, is_stream, move_file
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tasks.task import Prediction
-from bert_jax.tools.outputs.files import check_output
 from bert_jax.tools.outputs.inputs import Inputs
 from bert_jax.tools.outputs.published import make_writer
 from bert_jax.training.listener import Listener
@@ -69,7 +68,6 @@ def predict(
       UserError: an example cannot be read, the model's head has random parameters, or the output
         has a form that the task does not have.
     """
-    check_output(output_path, inputs.paths)
     write = make_writer(model.config.task.name, model.task, inputs, output_path)
     predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
     count = _check_examples(predictor, inputs, counts)

@@ -23,7 +23,7 @@ from bert_jax.data.labelled.published_sets import GLUE, TextTask
 from bert_jax.data.labelled.table_rows import csv_writer
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.tools.outputs.files import PREDICTIONS, check_ending, write_parquet
+from bert_jax.tools.outputs.files import PREDICTIONS, check_output, write_parquet
 from bert_jax.tools.outputs.inputs import Inputs
 
 # Between a word with spaces, or without any character, and its tag.
@@ -116,7 +116,7 @@ def make_writer(
     Raises:
       UserError: the form is another task's, or the form cannot have that path.
     """
-    ending = check_ending(output_path, PREDICTIONS)
+    ending = check_output(output_path, PREDICTIONS, inputs.paths)
     is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
     has_table = task.has_tables and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
