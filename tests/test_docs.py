@@ -73,20 +73,14 @@ class Page(NamedTuple):
 
 @functools.cache
 def read_page(path: pathlib.Path) -> Page:
-    prose, blocks, block, language, first = [], [], [], None, 0
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        fence = re.fullmatch(r"```(\w*)", line)
-        if fence and language is None:
-            language, first, block = fence[1], number + 1, []
-        elif fence:
-            blocks.append(Block(language, first, "\n".join(block) + "\n"))
-            language = None
-        elif language is None:
-            prose.append(line)
-        else:
-            block.append(line)
-    assert language is None, f"{path.name}: the block in line {first} has no end"
-    return Page("\n".join(prose) + "\n", blocks)
+    parts = re.split(r"^```(\w*)\n", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    prose, languages, texts, ends = (parts[start::4] for start in range(4))
+    assert len(prose) == len(ends) + 1 and not any(ends), f"{path.name}: a block has no end"
+    blocks = [
+        Block(language, "".join(parts[: 4 * number + 1]).count("\n") + 2 * number + 2, text)
+        for number, (language, text) in enumerate(zip(languages, texts, strict=True))
+    ]
+    return Page("".join(prose), blocks)
 
 
 def blocks_of(name: str, language: str) -> Iterator[Block]:
@@ -111,10 +105,8 @@ def anchors(path: pathlib.Path) -> set[str]:
 def check_link(page: pathlib.Path, target: str) -> None:
     file, _, anchor = target.partition("#")
     path = (page.parent / file).resolve() if file else page
-    assert path.exists(), f"there is no {target}"
-    assert path.is_relative_to(REPOSITORY), f"{target} is outside of the repository"
-    if anchor:
-        assert anchor in anchors(path), f"{target}: no such heading in {path.name}"
+    assert path.exists() and path.is_relative_to(REPOSITORY), f"there is no {target}"
+    assert not anchor or anchor in anchors(path), f"{target}: no such heading in {path.name}"
 
 
 @of_each_page

@@ -60,22 +60,15 @@ def test_a_part_of_a_long_text_is_read(make_config, monkeypatch, tmp_path):
         write_corpus(tmp_path / f"{number}.txt", documents=100, seed=number)
     monkeypatch.setattr("bert_jax.text.sources.RANGE_BYTES", 1000)
     monkeypatch.setattr(trial, "_READ_BYTES", 40_000)
-    config = make_config(data__source=f"text:{tmp_path}/*.txt")
-    sample, text_bytes, _ = trial.take_sample(config.data)
-    assert len(sample) < 400
-    total = sum(path.stat().st_size for path in tmp_path.glob("*.txt"))
-    assert text_bytes == pytest.approx(total, rel=0.05)
-
-
-def test_compressed_text_is_not_read_to_its_end(make_config, monkeypatch, tmp_path):
-    write_corpus(tmp_path / "corpus.txt", documents=400)
-    with gzip.open(tmp_path / "corpus.txt.gz", "wb") as file:
-        file.write((tmp_path / "corpus.txt").read_bytes())
-    monkeypatch.setattr(trial, "_MAX_CHUNK_BYTES", 40_000)
-    config = make_config(data__source=f"text:{tmp_path / 'corpus.txt.gz'}")
-    sample, text_bytes, _ = trial.take_sample(config.data)
-    assert len(sample) < 400
-    assert text_bytes == pytest.approx((tmp_path / "corpus.txt").stat().st_size, rel=0.3)
+    monkeypatch.setattr(trial, "_MAX_CHUNK_BYTES", 60_000)
+    texts = [path.read_bytes() for path in tmp_path.glob("*.txt")]
+    with gzip.open(tmp_path / "all.gz", "wb") as file:
+        file.write(b"\n\n".join(texts))
+    for name, error in (("*.txt", 0.05), ("all.gz", 0.3)):
+        config = make_config(data__source=f"text:{tmp_path}/{name}")
+        sample, text_bytes, _ = trial.take_sample(config.data)
+        assert len(sample) < 400
+        assert text_bytes == pytest.approx(sum(map(len, texts)), rel=error)
 
 
 def test_text_that_training_would_refuse_is_a_problem(look):
