@@ -14,32 +14,6 @@ HAS_ONNX = len(installed(*inference.ONNX)) == len(inference.ONNX)
 HAS_OPENVINO = len(installed(*inference.OPENVINO, "nncf")) == len(inference.OPENVINO) + 1
 
 
-def turns(seconds, value, sizes=(0,)):
-    """A program's answers: in each turn the seconds of each batch size, and equal outputs."""
-    turn = {
-        "latencies": [0.003, 0.004, 0.005],
-        "outputs": np.tile(np.array(value, np.float32), (100, 1)),
-    }
-    return [{"seconds": dict(zip(sizes, some, strict=True)), **turn} for some in seconds]
-
-
-SIZES = (1024, 4096)
-
-
-def test_the_table_has_speeds_of_the_best_batch_ratios_and_cosines():
-    answers = {
-        "bert_jax float32": turns([[9.5], [2.0]], [1.0, 0.0]),
-        "transformers float32": turns([[7, 8], [5, 4], [6, 6]], [2.0, 0.0], SIZES),
-        "onnxruntime int8": turns([[1, 2], [2.5, 9], [2.5, 9]], [0.6, 0.8], SIZES),
-    }
-    header, ours, theirs, int8 = inference.rows(answers)
-    assert header.split()[:2] == ["texts/s", "x"]
-    assert ours.split()[2:] == "50.0 1.00 9.5 4.0 5.0 1.000000 1.000000 1.0e+00".split()
-    # The median of 4 and 6 is below that of 5 and 6; the first turn, which compiles, is left out.
-    assert theirs.split()[2:] == "20.0 0.40 4,096 8.0 4.0 5.0 1.000000 1.000000 0.0e+00".split()
-    assert int8.split()[2:] == "40.0 0.80 1,024 1.0 4.0 5.0 0.600000 0.600000 1.4e+00".split()
-
-
 @NEEDS_THEM
 def test_batches_by_length_fill_the_token_budget():
     from benchmarks.rivals.inference_torch import by_length

@@ -5,8 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from benchmarks import command, defaults, side_by_side
-from bert_jax.scores.spread import summarize_seeds
+from benchmarks import command, side_by_side
 from tests.benchmarks.test_finetune import small_task, write_examples  # noqa: F401
 from tests.runs.conftest import write_corpus
 
@@ -45,25 +44,6 @@ def test_steps_of_the_smallest_model(capfd):
     lines = capfd.readouterr().out.splitlines()
     assert any(line.startswith("bert_jax ") for line in lines)
     assert any(line.startswith("transformers ") for line in lines) == side_by_side.can_compare()
-
-
-def test_the_table_has_the_best_of_the_grid_first():
-    scores = {
-        "defaults": (0.8, 0.9),
-        "0.001, 3 epochs": (0.5, 0.7),
-        "0.0001, 3 epochs": (0.9, 0.9),
-        "Trainer": (0.5, 0.5),
-    }
-    summaries = {name: summarize_seeds(found, 0.5) for name, found in scores.items()}
-    header, *rows, constant, best = defaults.lines("accuracy", 0.5, summaries)
-    assert header.split() == ["accuracy", "to", "defaults", "degenerate"]
-    assert [row.split("  ")[0] for row in rows] == [
-        "defaults", "Trainer", "0.0001, 3 epochs", "0.001, 3 epochs",
-    ]  # fmt: skip
-    assert rows[0].split()[1:] == ["0.8500", "±", "0.0707", "+0.0000", "0", "of", "2"]
-    assert rows[1].split()[1:] == ["0.5000", "±", "0.0000", "-0.3500", "2", "of", "2"]
-    assert constant == "constant prediction 0.5000"
-    assert best == "best of the grid: 0.0001, 3 epochs; its median 0.7500"
 
 
 @pytest.mark.slow

@@ -14,11 +14,8 @@ FOLDER = pathlib.Path(overview.__file__).parent
 NAMES = dict.fromkeys(re.findall(r"python -m benchmarks\.(\w+)", overview.__doc__ or ""))
 PROGRAM = """
 import os
-from bert_jax.files.errors import UserError
-def build(first, end="stop"):
+def build(first):
     numbers = iter(range(first, first + 2))
-    if end == "user":
-        raise UserError("a wrong setting")
     return lambda: {"number": next(numbers), "pid": os.getpid()}
 """
 
@@ -40,11 +37,6 @@ def test_programs_take_turns_in_processes_of_their_own(module):
     assert numbers == {"a": [0, 1], "b": [1, 2], "c": [2, 3]}
     processes = {turn["pid"] for turns in answers.values() for turn in turns}
     assert len(processes) == 3 and os.getpid() not in processes
-
-
-def test_what_a_program_raises_is_raised_here(module):
-    with pytest.raises(ValueError, match="^a wrong setting$"):
-        take_turns({"a": (module, {"first": 0, "end": "user"})}, 1)
 
 
 def test_the_columns_of_a_table_end_at_one_place():
