@@ -53,19 +53,14 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-    uses = _uses(workdir, plan.config.task.FILLS_MASKS)
-    print("use it     " + "\n           ".join(uses))
-
-
-def _uses(workdir: str, fills_masks: bool) -> list[str]:
-    command = "python -m bert_jax"
     first = (
         f'fill_mask --model={workdir} "Some [MASK] of yours."'
-        if fills_masks
+        if plan.config.task.FILLS_MASKS
         else f'generate --model={workdir} "The beginning"'
     )
-    return [
-        f"{command} {first}",
-        f"{command} finetune train.csv --model={workdir}",
-        f"{command} convert to_hf {workdir} FOLDER  (to_onnx if transformers has no such model)",
-    ]
+    print(f"use it     python -m bert_jax {first}")
+    print(f"           python -m bert_jax finetune train.csv --model={workdir}")
+    print(
+        f"           python -m bert_jax convert to_hf {workdir} FOLDER  (to_onnx if transformers has"
+        " no such model)"
+    )

@@ -52,13 +52,7 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: str) -> None:
-    """Writes a JSON object for each text, or prints a table; the file is complete or absent.
-
-    Args:
-      scorer: a model that predicts tokens.
-      texts: returns the texts, which are read several times.
-      output: path of the file; empty: print score, mean per token, tokens, perplexity and text.
-    """
+    """Writes a JSON object for each text, or prints a table; the file is complete or absent."""
     from bert_jax.tools.listeners.terminal import Terminal
 
     terminal = Terminal()

@@ -21,29 +21,16 @@ _NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What the compiler says of a program, for each device.
-
-    Attributes:
-      program: the compiled program.
-      seconds: time to trace and compile it.
-      peak: bytes of memory, arguments and results included; at least, of a refused program.
-      temporaries: bytes of memory besides arguments and results; 0 where the compiler refuses the
-        program and does not say.
-      flops: FLOP of all operations; those of a loop count once; 0: the compiler does not say.
-      accessed: bytes that operations read and write, also on the chip; those of a loop count once;
-        0: the compiler does not say.
-      no_room: why it does not fit, in the compiler's words; empty if it does.
-      executable: the result of the compiler; None: it does not fit.
-    """
+    """What the compiler says of a program, for each device; 0 where it does not say."""
 
     program: Program
-    seconds: float
-    peak: int = 0
-    temporaries: int = 0
-    flops: float = 0.0
-    accessed: float = 0.0
-    no_room: str = ""
-    executable: Any = None
+    seconds: float  # to trace and compile it
+    peak: int = 0  # bytes, arguments and results included; at least, of a refused program
+    temporaries: int = 0  # bytes besides arguments and results
+    flops: float = 0.0  # of all operations; those of a loop count once
+    accessed: float = 0.0  # bytes read and written, also on the chip; those of a loop count once
+    no_room: str = ""  # why it does not fit, in the compiler's words; empty if it does
+    executable: Any = None  # None: it does not fit
 
     @property
     def name(self) -> str:

@@ -18,17 +18,11 @@ from bert_jax.training.run import Run
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """The shortest time that a program can take.
+    """The shortest time that a program can take."""
 
-    Attributes:
-      seconds: time of the slowest part.
-      parts: seconds of "FLOPs", "memory" and "links", each at its peak rate.
-      mfu: FLOPs of the model in that time, as a part of the peak: no run can have more.
-    """
-
-    seconds: float
-    parts: dict[str, float]
-    mfu: float
+    seconds: float  # time of the slowest part
+    parts: dict[str, float]  # seconds of "FLOPs", "memory" and "links", each at its peak rate
+    mfu: float  # FLOPs of the model in that time, as a part of the peak: no run can have more
 
 
 def bound(compiled: Compiled, chip: Chip, devices: int) -> Bound:
@@ -111,14 +105,7 @@ def _lines(compiled: Compiled, target: Target, limits: Bound | None) -> Iterator
 def check_cost(
     run: Run, target: Target, compiled: Sequence[Compiled], price: float
 ) -> Iterator[Finding]:
-    """Yields the least that a whole run costs, where the chips are known and all steps fit.
-
-    Args:
-      run: result of `plan`, whose phases have their steps.
-      target: the devices.
-      compiled: the programs of all phases.
-      price: USD of a chip hour; 0: not known.
-    """
+    """Yields the least that a whole run costs, where the chips are known and all steps fit."""
     steps = [c for c in compiled if c.program.name != "evaluation"]
     chip, num_devices = target.chip, len(target.devices)
     if not chip or not all(c.fits(target.room) for c in steps):

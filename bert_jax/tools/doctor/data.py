@@ -97,15 +97,10 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
 def check_vocabulary(
     tokenizer: Tokenizer, share: float, where: str, texts: Iterable[str] = ()
 ) -> Iterator[Finding]:
-    """Yields findings about unknown tokens, and the case of a vocabulary.
-
-    Args:
-      tokenizer: tokenizer of the vocabulary.
-      share: share of unknown tokens.
-      where: name of the text in findings.
-      texts: texts whose first _MAX_TEXTS are searched for unknown words.
-    """
-    cased = is_cased(tokenizer.pieces)
+    """Yields findings about unknown tokens, of which `texts` have some, and a vocabulary's case."""
+    # [CLS] and <S> have no case.
+    words = [p for p in tokenizer.pieces if any(map(str.isalpha, p)) and p[0] not in "[<"]
+    cased = sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))
     if cased and tokenizer.lowercase:
         yield warning(
             "config.data.lowercase=True, but the vocabulary has words with capitals, which no text"
@@ -134,12 +129,6 @@ def check_vocabulary(
         yield problem(f"{what}; the model would learn little but [UNK].", fix)
     else:
         yield warning(f"{what}; usual is less than 0.1 %.", fix)
-
-
-def is_cased(pieces: Iterable[str]) -> bool:
-    """Returns whether the pieces of a vocabulary have capitals; [CLS] and <S> do not count."""
-    words = [piece for piece in pieces if any(map(str.isalpha, piece)) and piece[0] not in "[<"]
-    return sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))
 
 
 # ------------------------------------------------------------------ labelled files

@@ -18,11 +18,7 @@ INSTALL = "pip install -c constraints.txt"
 
 
 def before_jax(folder: str) -> Iterator[Finding]:
-    """Yields what is known without importing jax: versions, memory, disk.
-
-    Args:
-      folder: the run's folder, which may not exist.
-    """
+    """Yields what is known without importing jax: versions, memory, disk."""
     yield from versions()
     memory = available_memory()
     has_affinity = hasattr(os, "sched_getaffinity")

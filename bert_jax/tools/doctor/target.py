@@ -43,15 +43,10 @@ COMPILERS = {
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """Chips, and how they are connected.
+    """Chips, and how they are connected."""
 
-    Attributes:
-      chip: a key of `TPUS` or `GPUS`.
-      layout: chips along each dimension of a slice; of GPUs, (machines, GPUs of each).
-    """
-
-    chip: str
-    layout: tuple[int, ...]
+    chip: str  # a key of `TPUS` or `GPUS`
+    layout: tuple[int, ...]  # chips along each dimension; of GPUs, (machines, GPUs of each)
 
     @property
     def chips(self) -> int:
@@ -118,17 +113,11 @@ def _usual_layout(number: int, axes: int, counted: int) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Devices to compile for.
-
-    Attributes:
-      devices: all of them.
-      room: bytes of memory of each; 0: the compiler knows them, and refuses what does not fit.
-      topology: what `devices` are; None: those of this machine.
-    """
+    """Devices to compile for."""
 
     devices: Sequence[Any]
-    room: int
-    topology: Topology | None = None
+    room: int  # bytes of each; 0: the compiler knows them, and refuses what does not fit
+    topology: Topology | None = None  # what `devices` are; None: those of this machine
 
     @property
     def chip(self) -> Chip | None:

@@ -39,27 +39,16 @@ _FILE_PADDING = 96 << 10
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run, and the sizes of the whole data if it is opened on a sample.
+    """A run, and the sizes of the whole data if it is opened on a sample."""
 
-    Attributes:
-      run: run on the data or the sample; `run.phases` have the steps of the whole run.
-      rows: training rows of an epoch, for each phase.
-      held_out: rows of an evaluation, for each phase.
-      manifest: manifest of a corpus or its sample; None: labelled files.
-      sample: documents of a corpus that is not prepared; empty: it is.
-      text_bytes: bytes of that corpus, an estimate if it was not read to its end.
-      prepare_seconds: seconds to prepare the data; 0 if they are prepared.
-      prepare_bytes: bytes that the preparation writes.
-    """
-
-    run: Run
-    rows: tuple[int, ...]
-    held_out: tuple[int, ...]
-    manifest: Manifest | None = None
-    sample: tuple[Document, ...] = ()
-    text_bytes: float = 0.0
-    prepare_seconds: float = 0.0
-    prepare_bytes: float = 0.0
+    run: Run  # its phases have the steps of the whole run
+    rows: tuple[int, ...]  # training rows of an epoch, for each phase
+    held_out: tuple[int, ...]  # rows of an evaluation, for each phase
+    manifest: Manifest | None = None  # of a corpus or its sample; None: labelled files
+    sample: tuple[Document, ...] = ()  # documents of a corpus that is not prepared
+    text_bytes: float = 0.0  # of that corpus, an estimate if it was not read to its end
+    prepare_seconds: float = 0.0  # 0 if the data are prepared
+    prepare_bytes: float = 0.0  # that the preparation writes
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in steps; as `Run.steps_of`, of all data."""

@@ -34,28 +34,18 @@ _NO_TEXTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file, or values that are given as they are.
+    """A file, or values that are given as they are."""
 
-    Attributes:
-      path: path of the file or folder, or tfds:NAME[SPLIT]; empty: there are values.
-      values: texts, or other inputs of `make_examples`.
-    """
-
-    path: str = ""
-    values: tuple[Any, ...] = ()
+    path: str = ""  # of the file or folder, or tfds:NAME[SPLIT]; empty: there are values
+    values: tuple[Any, ...] = ()  # texts, or other inputs of `make_examples`
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The sources of a command, in order; they can be read several times.
-
-    Attributes:
-      sources: files and values.
-      column: column of the texts in tables, for `texts` and models that read texts; "": found out.
-    """
+    """The sources of a command, in order; they can be read several times."""
 
     sources: tuple[Source, ...]
-    column: str = ""
+    column: str = ""  # of the texts in tables; "": found out
 
     @property
     def paths(self) -> list[str]:

@@ -21,19 +21,12 @@ _LINES_OF_A_FAILURE = 12
 
 @dataclass
 class Outcome:
-    """How the jobs of a sweep ended.
+    """How the jobs of a sweep ended."""
 
-    Attributes:
-      finished: names of complete jobs, those that were complete before included.
-      failed: name -> reason.
-      skipped: name -> the job that failed.
-      signal_name: the signal that stopped the sweep; empty if it ran to its end.
-    """
-
-    finished: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    signal_name: str = ""
+    finished: list[str] = field(default_factory=list)  # those that were complete before included
+    failed: dict[str, str] = field(default_factory=dict)  # name -> reason
+    skipped: dict[str, str] = field(default_factory=dict)  # name -> the job that failed
+    signal_name: str = ""  # that stopped the sweep; empty if it ran to its end
 
     def describe_failures(self, workdir: str) -> list[str]:
         """Returns lines with each failed job, why, and the end of its output."""
