@@ -53,14 +53,10 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-    first = (
-        f'fill_mask --model={workdir} "Some [MASK] of yours."'
-        if plan.config.task.FILLS_MASKS
-        else f'generate --model={workdir} "The beginning"'
-    )
-    print(f"use it     python -m bert_jax {first}")
-    print(f"           python -m bert_jax finetune train.csv --model={workdir}")
-    print(
-        f"           python -m bert_jax convert to_hf {workdir} FOLDER  (to_onnx if transformers has"
-        " no such model)"
-    )
+    fill = f'fill_mask --model={workdir} "Some [MASK] of yours."'
+    uses = [
+        fill if plan.config.task.FILLS_MASKS else f'generate --model={workdir} "The beginning"',
+        f"finetune train.csv --model={workdir}",
+        f"convert to_hf {workdir} FOLDER  (to_onnx if transformers has no such model)",
+    ]
+    print("use it     " + "\n           ".join(f"python -m bert_jax {use}" for use in uses))
