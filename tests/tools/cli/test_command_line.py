@@ -113,23 +113,17 @@ def test_addresses_become_local_paths_except_in_the_configuration(monkeypatch):
 
 
 def test_overrides_take_the_type_of_their_field():
-    config = parse(
-        TINY,
-        "--config.steps",
-        "7",
-        "--config.optimizer.learning_rate=2",
-        "--config.model.remat=true",
-        "--config.phases=((64, 0.5), (128, 0.5, 16))",
-        "--config.eval.every=7",
-        "--config.data.lowercase=false",
-    )
+    values = {
+        "optimizer.learning_rate": ("2", 2.0),
+        "model.remat": ("true", True),
+        "phases": ("((64, 0.5), (128, 0.5, 16))", ((64, 0.5), (128, 0.5, 16))),
+        "eval.every": ("7", "7"),
+    }
+    words = [f"--config.{name}={text}" for name, (text, _) in values.items()]
+    config = parse(TINY, *words, "--config.steps", "7")
     assert config.steps == 7
-    assert config.optimizer.learning_rate == 2.0
-    assert isinstance(config.optimizer.learning_rate, float)
-    assert config.model.remat is True
-    assert config.phases == ((64, 0.5), (128, 0.5, 16))
-    assert config.eval.every == "7"
-    assert config.data.lowercase is False
+    for name, (_, value) in values.items():
+        assert config[name] == value and type(config[name]) is type(value)
 
 
 def test_flags_have_any_order_and_the_last_one_counts(tmp_path):
