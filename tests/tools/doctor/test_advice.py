@@ -93,7 +93,8 @@ def test_what_is_found_fits_when_it_is_compiled(make_plan):
     run = make_plan(phases=((32, 1.0, 128),), **DATA)
     step = compile_program(programs(run)[0])
     room = int(0.9 * step.peak)
-    (_, values), *_ = settings(run, room, [step])
+    findings = advice.advise(run, Target(jax.devices(), room), [step])
+    values = next(finding.values for finding in findings if finding.values)
     changed = run.config.replace(values["changes"])
     again = compile_program(programs(plan(changed, run.mesh))[0])
     assert again.program.microbatches == 128 // changed.microbatch_size > 1

@@ -50,6 +50,7 @@ def test_a_step_that_does_not_fit_is_measured_with_fewer_rows(trial, step, monke
 
 def test_a_state_that_does_not_fit_has_no_time(trial, step, monkeypatch):
     monkeypatch.setattr(needs, "free_memory", lambda: 1000)
+    monkeypatch.setattr(needs, "used_memory", lambda: 0)
     nothing = replaced(step, step_seconds=0.0)
     assert "do not fit" in found(needs.check_memory(trial, [nothing]), "problem").fix
     found(needs.check_time(trial, [nothing], {}), "note", "is not estimated")
