@@ -1,4 +1,4 @@
-"""The launchers: what they would run, and several processes."""
+"""The launchers: what they would run, what they check, and how a pod is stopped."""
 
 import os
 import pathlib
@@ -11,6 +11,7 @@ import tempfile
 import time
 
 import pytest
+import yaml
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 # A copy without .venv, where no Python has the requirements: dry runs check nothing.
@@ -26,11 +27,15 @@ SOURCED = ("environment.sh", "flags.sh", "gpu_flags.sh")
 # Launchers that pass all their flags on to the program.
 PASSING = ("local.sh", "local_multiprocess.sh", "gpu_server.sh", "slurm.sbatch", "tpu_vm.sh")
 TPU = {"NAME": "bert", "ZONE": "here", "TYPE": "v5litepod-16", "SHARE": "host:/runs"}
+GPUS = {"NAME": "bert", "IMAGE": "here/bert:1", "CLAIM": "runs", "HOSTS": "3", "GPUS": "8"}
+SLICE = {"NAME": "bert", "IMAGE": "i", "CLAIM": "runs"}
+SLICE |= {"TPU": "tpu-v5-lite-podslice", "TOPOLOGY": "4x4"}
+FLAGS = ["--config=c.py", "--workdir=/mnt/runs/a run", "--config.phases=((128, 1.0),)"]
 
 
-def run_script(*command, cwd, env=None, check=True) -> subprocess.CompletedProcess:
+def run_script(script, *words, cwd, env=None, check=True) -> subprocess.CompletedProcess:
     return subprocess.run(
-        ["bash", *map(str, command)],
+        ["bash", str(LAUNCH / script), *map(str, words)],
         cwd=cwd,
         env=os.environ | {"PATH": f"{NO_PYTHON}{os.pathsep}{os.environ['PATH']}"} | (env or {}),
         capture_output=True,
@@ -41,109 +46,9 @@ def run_script(*command, cwd, env=None, check=True) -> subprocess.CompletedProce
 
 
 @pytest.mark.skipif(not shutil.which("shellcheck"), reason="needs shellcheck (the extra test)")
-def test_shellcheck_finds_nothing(tmp_path):
+def test_shellcheck_finds_nothing():
     names = [script.name for script in SCRIPTS]
     subprocess.run(["shellcheck", "--external-sources", *names], cwd=LAUNCH, check=True)
-
-
-@pytest.mark.parametrize("name", PASSING)
-def test_a_dry_run_prints_the_same_line_of_the_program_and_runs_nothing(name, tmp_path):
-    flags = [
-        "--config=configs/base.py",
-        "--workdir=/mnt/runs/a folder",
-        "--config.phases=((128, 1.0),)",
-    ]
-    done = run_script(LAUNCH / name, "--dry_run", *flags, cwd=tmp_path, env=TPU)
-    assert "Not checked: no Python here has what bert_jax requires." in done.stderr
-    words = shlex.split(done.stdout)
-    if name == "tpu_vm.sh":  # the command for the workers is one word
-        words = shlex.split(next(word for word in words if word.startswith("--command=")))
-    lines = [i for i, word in enumerate(words) if word == "bert_jax.main"]
-    assert lines
-    for i in lines:
-        rest = words[i + 1 :]
-        assert rest[rest.index(flags[0]) :][:3] == flags
-    assert not list(tmp_path.iterdir())
-
-
-def test_processes_on_this_machine_differ_in_their_number_only(tmp_path):
-    env = {"PROCESSES": "3", "PORT": "1234"}
-    script = LAUNCH / "local_multiprocess.sh"
-    lines = run_script(script, "--config=c.py", "--dry_run", cwd=tmp_path, env=env).stdout
-    expected = "python -m bert_jax.main --coordinator=localhost:1234 --num_processes=3"
-    assert lines.split("\n")[:3] == [
-        f"{expected} --process_id={i} --config=c.py " for i in range(3)
-    ]
-
-
-def test_the_checks_are_the_same_for_all(tmp_path):
-    output = run_script(LAUNCH / "test.sh", "--dry_run", "-m", "slow", cwd=tmp_path).stdout
-    *checks, tests = map(shlex.split, output.splitlines())
-    programs = [words[:2] for words in checks]
-    assert programs == [
-        ["ruff", "format"], ["ruff", "check"], ["lint-imports", "--no-logo"], ["pyright"],
-    ]  # fmt: skip
-    assert tests[:3] == ["python", "-m", "pytest"] and tests[-2:] == ["-m", "slow"]
-
-
-def test_all_checks_end_with_those_of_beam(tmp_path):
-    output = run_script(LAUNCH / "test.sh", "--dry_run", cwd=tmp_path).stdout
-    assert output.splitlines()[-1].endswith(
-        "tests/files/test_beam.py tests/data/corpus/test_beam.py "
-    )
-
-
-@pytest.mark.parametrize(
-    "words, folder, flags",
-    [
-        (["my run", "--config.steps=9"], "my run", ["--config=FAST", "--config.steps=9"]),
-        (["--config=configs/tiny.py"], "quickstart", ["--config=configs/tiny.py"]),
-    ],
-)
-def test_the_quick_start_keeps_its_run_where_it_is_called(words, folder, flags, tmp_path):
-    output = run_script(LAUNCH / "quickstart.sh", "--dry_run", *words, cwd=tmp_path).stdout
-    fast = str(LAUNCH.parent / "configs/fast.py:plain")
-    flags = [f"--workdir={tmp_path}/{folder}", *(flag.replace("FAST", fast) for flag in flags)]
-    assert shlex.split(output.split("\n")[0])[3:] == flags
-
-
-FAST = ["--xla_gpu_enable_triton_gemm=false", "--xla_gpu_enable_cublaslt=true"]
-DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({}, FAST),
-        ({"DETERMINISTIC": "1"}, [*FAST, DETERMINISTIC]),
-        (
-            {"XLA_FLAGS": "--xla_gpu_enable_triton_gemm=true"},
-            [*FAST, "--xla_gpu_enable_triton_gemm=true"],
-        ),
-    ],
-)
-def test_gpus_are_fast_by_default_and_deterministic_on_request(env, expected, tmp_path):
-    env = {"XLA_FLAGS": "", "DETERMINISTIC": ""} | env
-    words = ["--dry_run", "--config=c.py"]
-    line = run_script(LAUNCH / "gpu_server.sh", *words, cwd=tmp_path, env=env).stdout
-    command, variable, *_ = shlex.split(line)
-    name, _, flags = variable.partition("=")
-    assert (command, name, flags.split()) == ("env", "XLA_FLAGS", expected)
-    assert f'XLA_FLAGS="{" ".join(FAST)}"' in (LAUNCH / "Dockerfile").read_text()
-
-
-def test_gpus_get_the_versions_of_their_measurements():
-    """All others are those of constraints.txt."""
-    cpu, gpu = (
-        dict(line.split("==") for line in (REPOSITORY / name).read_text().splitlines()[skipped:])
-        for name, skipped in (("constraints.txt", 1), ("constraints-cuda.txt", 2))
-    )
-    changed = {name: gpu.get(name) for name in cpu if gpu.get(name) != cpu[name]}
-    assert changed == {"jax": "0.11.2", "jaxlib": "0.11.2", "flax": "0.12.12", "libtpu": None}
-    assert gpu.keys() <= cpu.keys()
-
-
-# ---- help and dry runs
 
 
 @pytest.mark.parametrize(
@@ -157,71 +62,90 @@ def test_help_is_the_head_of_a_script_and_needs_nothing(script, tmp_path):
     assert not done.stderr and not list(tmp_path.iterdir())
 
 
-# A Python that has the requirements and notes what it is asked.
-CHECKING = """#!/bin/bash
-[[ $1 != -c ]] || exit 0
-echo "$JAX_NUM_CPU_DEVICES $*" >>"$NOTES"
-exit "$CODE"
-"""
+@pytest.mark.parametrize("name", PASSING)
+def test_a_dry_run_prints_the_same_line_of_the_program_and_runs_nothing(name, tmp_path):
+    done = run_script(name, "--dry_run", *FLAGS, cwd=tmp_path, env=TPU | {"PROCESSES": "3"})
+    assert "Not checked: no Python here has what bert_jax requires." in done.stderr
+    words = shlex.split(done.stdout)
+    if name == "tpu_vm.sh":  # the command for the workers is one word
+        words = shlex.split(next(word for word in words if word.startswith("--command=")))
+    lines = [i for i, word in enumerate(words) if word == "bert_jax.main"]
+    assert len(lines) == (3 if name == "local_multiprocess.sh" else len(lines)) > 0
+    for i in lines:
+        rest = words[i + 1 :]
+        assert rest[rest.index(FLAGS[0]) :][:3] == FLAGS
+    assert not list(tmp_path.iterdir())
 
 
-@pytest.fixture
-def check(tmp_path):
-    """A function (script, *flags, code, **env) -> the exit code, and the line of doctor."""
-    python = tmp_path / "a python"
-    python.write_text(CHECKING)
-    python.chmod(0o755)
-    notes = tmp_path / "notes"
-
-    def run(name, *flags, code=0, **env):
-        notes.write_text("")
-        unset = {"JAX_NUM_CPU_DEVICES": "", "JAX_PLATFORMS": "", "DEVICES": ""}
-        env = unset | {"PYTHON": str(python), "NOTES": str(notes), "CODE": str(code)} | env
-        done = run_script(LAUNCH / name, *flags, "--dry_run", cwd=tmp_path, env=env, check=False)
-        return done, notes.read_text().strip()
-
-    return run
+def test_the_checks_are_the_same_for_all(tmp_path):
+    output = run_script("test.sh", "--dry_run", "-m", "slow", cwd=tmp_path).stdout
+    *checks, tests = map(shlex.split, output.splitlines())
+    assert [words[0] for words in checks] == ["ruff", "ruff", "lint-imports", "pyright"]
+    assert tests[:3] == ["python", "-m", "pytest"] and tests[-2:] == ["-m", "slow"]
 
 
-DOCTOR = "-m bert_jax doctor --nodata"
-JOBSET = {"NAME": "b", "IMAGE": "i", "HOSTS": "3", "GPUS": "8"}
+def test_gpus_get_the_versions_of_their_measurements():
+    """All others are those of constraints.txt."""
+    cpu, gpu = (
+        dict(line.split("==") for line in (REPOSITORY / name).read_text().splitlines()[skipped:])
+        for name, skipped in (("constraints.txt", 1), ("constraints-cuda.txt", 2))
+    )
+    changed = {name: gpu.get(name) for name in cpu if gpu.get(name) != cpu[name]}
+    assert changed == {"jax": "0.11.2", "jaxlib": "0.11.2", "flax": "0.12.12", "libtpu": None}
+    assert gpu.keys() <= cpu.keys()
+
+
+XLA = "--xla_gpu_enable_triton_gemm=false --xla_gpu_enable_cublaslt=true"
+COMMAND = "slurm_command.sbatch"
 
 
 @pytest.mark.parametrize(
-    ("name", "env", "expected"),
+    ("script", "words", "env", "expected"),
     [
-        ("local.sh", {}, f"{DOCTOR} --config=c.py"),
-        ("gpu_server.sh", {}, f"{DOCTOR} --config=c.py"),
-        ("local_multiprocess.sh", {"DEVICES": "2"}, f"4 {DOCTOR} --config=c.py"),
-        ("slurm.sbatch", {}, f"16 {DOCTOR} --config=c.py"),
-        ("slurm.sbatch", {"DEVICES": "4"}, f"4 {DOCTOR} --config=c.py"),
-        ("tpu_vm.sh", TPU, f"16 {DOCTOR} --config=c.py"),
-        ("tpu_vm.sh", TPU | {"TYPE": "v4-16"}, f"8 {DOCTOR} --config=c.py"),
-        ("jobset.sh", JOBSET, f"24 {DOCTOR} --config=c.py"),
+        ("quickstart.sh", ["my run"], {}, "--workdir={0}/my run"),
+        ("quickstart.sh", ["--config=mine.py"], {}, "--workdir={0}/quickstart --config=mine.py"),
+        ("gpu_server.sh", FLAGS, {}, f"XLA_FLAGS={XLA}"),
+        ("gpu_server.sh", FLAGS, {"DETERMINISTIC": "1"}, f"{XLA} --xla_gpu_deterministic_ops=true"),
+        ("gpu_server.sh", FLAGS, {"XLA_FLAGS": "--own"}, f"XLA_FLAGS={XLA} --own"),
+        ("tpu_vm.sh", FLAGS, TPU | {"TYPE": "v6e-8"}, "--runtime-version=v2-alpha-tpuv6e "),
+        ("tpu_vm.sh", FLAGS, TPU | {"TYPE": "v9-8", "VERSION": "own"}, "--runtime-version=own "),
+        ("slurm.sbatch", ["--config=c.py", "--workdir=w"], {}, "prepare --config=c.py --workdir=w"),
+        (COMMAND, ["evaluate", "--workdir=a"], {}, "python -m bert_jax evaluate --workdir=a"),
+        (
+            *(COMMAND, ["sweep", "--workdir=d", "--stage", "1"], {"SLURM_ARRAY_TASK_ID": "14"}),
+            "srun --ntasks=1 python -m bert_jax sweep --workdir=d --stage 1 --number=14 scontrol",
+        ),
     ],
 )
-def test_a_dry_run_asks_doctor_with_the_devices_of_the_run(name, env, expected, check):
-    done, asked = check(name, "--workdir", "gs://bucket/a", "--config=c.py", **env)
-    assert (done.returncode, asked) == (0, expected), done.stderr
+def test_what_a_launcher_adds(script, words, env, expected, tmp_path):
+    env = {"XLA_FLAGS": "", "DETERMINISTIC": "", "VERSION": ""} | env
+    done = run_script(script, "--dry_run", *words, cwd=tmp_path, env=env)
+    assert expected.format(tmp_path) in " ".join(shlex.split(done.stdout))
 
 
-def test_the_folder_of_a_run_on_this_machine_is_looked_at(check):
-    flags = ["--config", "c.py", "--workdir", "a"]
-    assert check("local.sh", *flags)[1] == f"{DOCTOR} {' '.join(flags)}"
-    assert check("slurm.sbatch", *flags)[1] == f"16 {DOCTOR} --config c.py"
-    words = ["train", *flags]
-    assert check("slurm_command.sbatch", *words)[1] == f"{DOCTOR} {' '.join(flags)}"
-
-
-def test_a_dry_run_fails_for_wrong_settings_but_not_for_another_machine(check):
-    codes = [check("local.sh", "--config=c.py", code=code)[0].returncode for code in (0, 1, 2)]
-    assert codes == [0, 0, 2]
-    done, asked = check("local.sh", "--workdir=w")
-    assert (done.returncode, asked) == (2, "") and "error: --config is missing" in done.stderr
-    for words in (["local.sh", "--mode=evaluate"], ["slurm_command.sbatch", "evaluate"]):
-        done, asked = check(*words, "--workdir=w")
-        assert (done.returncode, asked) == (0, "")
-        assert "Not checked: a dry run checks training only." in done.stderr
+@pytest.mark.parametrize(
+    ("script", "change", "message"),
+    [
+        ("tpu_vm.sh", {"NAME": ""}, "NAME: the name of the TPU"),
+        ("tpu_vm.sh", {"TYPE": "tpu7x-8"}, "is not in the Cloud TPU API: launch/jobset.sh"),
+        ("tpu_vm.sh", {"TYPE": "v9-8"}, "error: TYPE=v9-8 is none of v2-N, v3-N"),
+        ("tpu_vm.sh", {"SHARE": ""}, "SHARE: "),
+        ("tpu_vm.sh", {"FLAGS": "--workdir=runs/base"}, "error: --workdir=gs://BUCKET/FOLDER"),
+        ("jobset.sh", {"FLAGS": "--workdir=runs/base"}, "error: --workdir=gs://BUCKET/FOLDER"),
+        ("jobset.sh", {"CLAIM": ""}, "CLAIM: "),
+        ("jobset.sh", {"NAME": "Bert"}, "error: NAME=Bert is no name of a JobSet"),
+        ("jobset.sh", {"TOPOLOGY": "16"}, "error: TOPOLOGY=16 is no topology"),
+        ("jobset.sh", {"CHIPS": "3"}, "has 16 chips, not a multiple of CHIPS=3."),
+        ("jobset.sh", {"TPU": ""}, "HOSTS: the number of nodes"),
+        (COMMAND, {"FLAGS": ""}, "the command is missing"),
+        (COMMAND, {"FLAGS": "sweep", "SLURM_ARRAY_TASK_ID": "5"}, "an array runs one stage"),
+    ],
+)
+def test_what_a_launcher_lacks_is_an_error(script, change, message, tmp_path):
+    env = {"VERSION": ""} | SLICE | (TPU if script == "tpu_vm.sh" else {}) | change
+    words = env.pop("FLAGS").split() if "FLAGS" in env else FLAGS
+    done = run_script(script, "--dry_run", *words, cwd=tmp_path, env=env, check=False)
+    assert done.returncode != 0 and message in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -231,73 +155,93 @@ def test_a_dry_run_fails_for_wrong_settings_but_not_for_another_machine(check):
         ("--cofig=configs/tiny.py", 2, "error: Unknown flag --cofig: did you mean --config?"),
     ],
 )
-def test_a_dry_run_for_a_tpu_checks_the_configuration(flag, code, message, tmp_path):
+def test_a_dry_run_for_a_tpu_checks_the_configuration_for_its_chips(flag, code, message, tmp_path):
     flags = [f"--config={REPOSITORY}/configs/tiny.py", "--workdir=gs://bucket/a", flag]
-    env = TPU | {"PYTHON": sys.executable}
-    script = REPOSITORY / "launch/tpu_vm.sh"
-    done = run_script(script, *flags, "--dry_run", cwd=tmp_path, env=env, check=False)
-    assert done.returncode == code, done.stderr
-    assert message in done.stderr and "\ndata\n" not in done.stderr
+    words = ["bash", REPOSITORY / "launch/tpu_vm.sh", "--dry_run", *flags]
+    env = os.environ | TPU | {"PYTHON": sys.executable}
+    done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == code and message in done.stderr
 
 
-def test_a_tpu_needs_its_name(tmp_path):
-    result = run_script(LAUNCH / "tpu_vm.sh", "--dry_run", cwd=tmp_path, check=False)
-    assert result.returncode != 0
-    assert "NAME: the name of the TPU" in result.stderr
+# ---- JobSets
+
+ODD = [
+    "--config=c.py",
+    "--workdir=/mnt/runs/r",
+    '--config.a="x" $(HOME) $HOME \\n',
+    "--config.b=1: {2} # 3\nend",
+]
 
 
-# ---- several processes on this machine, with a stand-in for the program
+def jobset(env, tmp_path, *flags) -> tuple[dict, dict, dict, dict]:
+    """The manifest of a dry run, and its Job, pod and container."""
+    done = run_script("jobset.sh", "--dry_run", *(flags or ODD), cwd=tmp_path, env=env)
+    manifest = yaml.safe_load(done.stdout)
+    (replicated,) = manifest["spec"]["replicatedJobs"]
+    job = replicated["template"]["spec"]
+    pod = job["template"]["spec"]
+    (container,) = pod["containers"]
+    return manifest, job, pod, container
 
-# Process 0 gets the signal, and all processes stop at the same step; process 1 fails with CODE.
-PROGRAM = """#!/bin/bash
-[[ $* == *create_server* ]] && echo 1234 && exit
-echo "$*" >>words
-[[ -z ${CODE:-} || $* != *process_id=1* ]] || exit "$CODE"
-[[ $* != *process_id=0* ]] || trap 'touch stopped' TERM
-touch "started$BASHPID"
-until [[ -e stopped ]]; do sleep 0.05; done
-exit 143
+
+def test_a_jobset_of_gpus_has_a_pod_for_each_host(tmp_path):
+    manifest, job, pod, container = jobset(GPUS | {"RESTARTS": "3"}, tmp_path)
+    assert (manifest["apiVersion"], manifest["kind"]) == ("jobset.x-k8s.io/v1alpha2", "JobSet")
+    assert job["completions"] == job["parallelism"] == 3 and job["completionMode"] == "Indexed"
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": 8}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in container["volumeMounts"]}
+    assert mounts["/mnt/runs"]["persistentVolumeClaim"] == {"claimName": "runs"}
+    # What fails restarts all pods; evictions are not counted.
+    policy = manifest["spec"]["failurePolicy"]
+    assert policy["maxRestarts"] == 3 and job["backoffLimit"] == 0
+    assert policy["rules"][0]["action"] == "RestartJobSetAndIgnoreMaxRestarts"
+    evicted, stopped = job["podFailurePolicy"]["rules"]
+    assert evicted["onPodConditions"] == [{"type": "DisruptionTarget", "status": "True"}]
+    assert stopped["onExitCodes"]["values"] == [143]
+    assert pod["restartPolicy"] == "Never"  # as Kubernetes demands of a podFailurePolicy
+
+
+@pytest.mark.parametrize(
+    "topology, chips, hosts", [("4x4", "", 4), ("2x2x4", "", 4), ("2x4", "8", 1)]
+)
+def test_a_jobset_of_tpus_has_a_pod_for_each_host_of_the_slice(topology, chips, hosts, tmp_path):
+    """A run in a bucket needs no claim."""
+    env = SLICE | {"TOPOLOGY": topology, "CHIPS": chips, "CLAIM": ""}
+    _, job, pod, container = jobset(env, tmp_path, "--config=c.py", "--workdir=gs://bucket/base")
+    assert job["completions"] == job["parallelism"] == hosts
+    assert container["resources"]["limits"] == {"google.com/tpu": int(chips or 4)}
+    assert pod["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == topology
+    assert [volume["name"] for volume in pod["volumes"]] == ["shm"]
+
+
+# What a container runs instead of the program: writes down its arguments, and on SIGTERM "saves".
+PROGRAM = """#!/usr/bin/env bash
+printf '%s\\n' "$@" >words
+trap 'sleep 0.5; touch saved; exit 143' TERM
+touch started
+while true; do sleep 0.1; done
 """
 
 
-@pytest.fixture
-def start_two(tmp_path):
-    """Returns a function (**environment) that starts two processes of the stand-in."""
-    launch = tmp_path / "launch"
-    launch.mkdir()
-    for name in ("flags.sh", "local_multiprocess.sh"):
-        shutil.copy(LAUNCH / name, launch)
-    (launch / "python").write_text(PROGRAM)
-    (launch / "python").chmod(0o755)
-    (launch / "environment.sh").write_text(f"PATH={shlex.quote(str(launch))}:$PATH\n")
-    started = []
-
-    def start(**environment) -> subprocess.Popen:
-        command = ["bash", launch / "local_multiprocess.sh", "--config=c.py", "--workdir=a run"]
-        env = os.environ | {"PROCESSES": "2"} | environment
-        started.append(subprocess.Popen(command, cwd=tmp_path, env=env))
-        return started[-1]
-
-    yield start
-    (tmp_path / "stopped").touch()
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def test_a_signal_to_the_launcher_stops_all_processes(start_two, tmp_path):
-    process = start_two()
-    deadline = time.monotonic() + 30
-    while len(list(tmp_path.glob("started*"))) < 2:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(timeout=30) == 143
-    words = sorted((tmp_path / "words").read_text().splitlines())
-    expected = "-m bert_jax.main --coordinator=localhost:1234 --num_processes=2"
-    flags = "--config=c.py --workdir=a run"
-    assert words == [f"{expected} --process_id={i} {flags}" for i in range(2)]
-
-
-def test_a_process_that_fails_ends_the_others(start_two):
-    assert start_two(CODE="3").wait(timeout=30) == 3
+def test_an_evicted_pod_saves_and_its_program_had_the_flags_unchanged(tmp_path):
+    (tmp_path / "program").write_text(PROGRAM)
+    (tmp_path / "program").chmod(0o755)
+    *_, container = jobset(GPUS, tmp_path)
+    # In Kubernetes $$ is a dollar, and $(HOME) would be the variable.
+    command = [word.replace("$$", "$") for word in container["command"]]
+    python = "/bert_jax/.venv/bin/python"
+    assert python in command[2]
+    command[2] = command[2].replace(python, shlex.quote(str(tmp_path / "program")))
+    env = os.environ | {"JOB_COMPLETION_INDEX": "2"}
+    with subprocess.Popen(command, cwd=tmp_path, env=env) as process:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 143
+    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "words").read_text().split("\n", 5) == [
+        *("-m", "bert_jax.main", "--coordinator=bert-hosts-0-0.bert:8476"),
+        *("--num_processes=3", "--process_id=2", "\n".join([*ODD, ""])),
+    ]

@@ -59,7 +59,6 @@ EARLY_ERRORS = {
         "argument --mode: invalid choice: 'tain' (choose from "
     ),
     "bert_jax.main --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
-    "bert_jax.main --workdir=DIR --mode=evaluate": "DIR holds no run",
     "bert_jax.main --mode predict --model=DIR": "Give texts, files, or - for standard input, for",
     "bert_jax.main --mode=predict --workdir=DIR x": "This command writes no workdir: name the mod",
     "finetune a.csv": "--model is missing: a workdir, or the folder of another program",
@@ -67,34 +66,21 @@ EARLY_ERRORS = {
     "train --workdir=DIR --config.seed=1": "--config is missing: give a file, for example",
     "multitask --workdir=DIR": "Give the tasks: NAME=CONFIG and NAME.FIELD=VALUE for each.",
     "predict --model=x lost.csv": "lost.csv: there is no such file. If it is a text, give it by",
-    "predict --model=x a/b --output=out": "a/b: there is no such file. If it is a text, give it",
-    "predict --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor a folder of",
     "predict --model=x setup.py --output=setup.py": "--output=setup.py is the input: name another",
     "answer --model=x --context=text": "--question is missing: give --question=QUESTION --context",
-    "answer --model=x --question=who --context=lost.txt": "lost.txt: there is no such file.",
     "sweep": "--workdir is missing: the folder that the sweep",
     "report": "--workdir is missing: the folder of a run or a sweep.",
     "doctor --config.seed=1": "--config is missing",
-    "doctor --workdir=/no/such/run": "/no/such/run holds no run",
-    "doctor --config=configs/tiny.py --steps=0": "--steps=0 must be at least 1.",
-    "doctor --config=configs/tiny.py --price=-1": "--price=-1.0 must be at least 0.",
-    "prepare --config=configs/tiny.py --data_dir=DIR --runner=Flink": (
-        "argument --runner: invalid choice: 'Flink' (choose from "
-    ),
     "tokenize": "Give --vocab, a vocab.txt, a SentencePiece .model or GPT's folder; or --model",
     "tokenize --model=x --cased": "--cased has no effect with --model, which knows its case",
     "tokenize --vocab=missing.txt": "The vocabulary missing.txt cannot be read",
-    "tokenize --vocab=vocab.bin": "vocab.bin is not a known kind of vocabulary",
-    "convert inspect a b": "'b' is not a flag: flags begin with two dashes.",
     "encode --model=x --level=word is": "--output is missing: the file for the vectors of each",
     "score --model=DIR text": "DIR is neither a workdir (with checkpoints/), nor",
     "attention x": "--model is missing: a workdir, or the folder",
-    "fill_mask": "--model is missing: a workdir, or the folder",
     "fill_mask --model=x": "Give texts, files, or - for standard input",
     "fill_mask --model=x lost": "There is no [MASK] in 'lost'.",
     "generate --model=x": "Give the beginning of a text",
     "serve --model=x --port=65536": "--port=65536 must be at most",
-    "convert from_hf x": "the following arguments are required: OUT (see --help).",
     "convert to_hff": "Unknown conversion 'to_hff'. Did you mean to_hf? Available: from_hf, ",
     "convert": "The conversion is missing. Available: from_hf, from_google, from_openai, ",
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",
@@ -175,9 +161,8 @@ def test_help_lists_the_commands_which_are_the_modules():
     assert modules - {"__init__", "command_line"} == set(COMMANDS)
 
 
-@pytest.mark.parametrize("module", ["bert_jax", "bert_jax.main"])
-def test_errors_end_a_process_with_2(module):
-    done = start("-m", module, *(["train"] if module == "bert_jax" else []), "--stepz=1")
+def test_errors_end_a_process_with_2():
+    done = start("-m", "bert_jax.main", "--stepz=1")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: Unknown flag --stepz") and done.stderr.count("\n") == 1
 
@@ -185,17 +170,11 @@ def test_errors_end_a_process_with_2(module):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (
-            ["--config.task.name=cola2"],
-            "config.task.name='cola2'. Available: pretraining, causal_lm",
-        ),
+        (["--config.task.name=cola2"], "config.task.name='cola2'. Available: pretraining, causal"),
         (["--config.task.name=tagging"], "such as configs/classification.py"),
         (["--config.optimizer.name=sgd"], "Unknown optimizer 'sgd'. Available: bert_adam, adamw, "),
         (["--config.data.source=books"], "Unknown data.source='books'. Available: installed_docs"),
-        (
-            ["--config.mesh.data=3"],
-            "The mesh data=3 x fsdp=1 x tensor=1 does not use the 8 devices",
-        ),
+        (["--config.mesh.data=3"], "The mesh data=3 x fsdp=1 x tensor=1 does not use the 8 devic"),
         (["--mode=evaluate"], "has no checkpoint yet: train first, with --mode=train."),
         (["--num_processes=2"], "--coordinator, --num_processes and --process_id go together"),
         (["--workdir=/dev/null/run"], "/dev/null/run: Not a directory\n"),

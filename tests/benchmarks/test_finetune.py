@@ -19,23 +19,6 @@ SIZES = {
 }
 
 
-def test_the_table_has_mean_deviation_ratio_and_the_difference():
-    def runs(*numbers):
-        names = ("score", "examples_per_second", "seconds")
-        return [dict(zip(names, row, strict=True)) for row in numbers]
-
-    found = {
-        finetune.OURS: runs((0.6, 40.0, 100.0), (0.7, 50.0, 110.0), (0.8, 60.0, 120.0)),
-        finetune.THEIRS: runs((0.5, 25.0, 200.0), (0.7, 25.0, 200.0)),
-    }
-    _, ours, theirs, difference = finetune.lines(found)
-    assert ours.split() == (
-        ["bert_jax", "0.7000", "±", "0.1000", "50.0", "1.00", "110", "0.6000,", "0.7000,", "0.8000"]
-    )
-    assert theirs.split()[4:7] == ["25.0", "0.50", "200"]
-    assert difference.startswith("difference of the mean scores +0.1000, Welch's p 0.4")
-
-
 def test_what_cannot_be_compared_is_refused():
     config = parse(ner.get_config("wikigold")).replace({"init_from": "minilm"})
     finetune.check(config)

@@ -14,66 +14,6 @@ HAS_ONNX = len(installed(*inference.ONNX)) == len(inference.ONNX)
 HAS_OPENVINO = len(installed(*inference.OPENVINO, "nncf")) == len(inference.OPENVINO) + 1
 
 
-def turns(seconds, value, sizes=(0,)):
-    """A program's answers: in each turn the seconds of each batch size, and equal outputs."""
-    turn = {
-        "latencies": [0.003, 0.004, 0.005],
-        "outputs": np.tile(np.array(value, np.float32), (100, 1)),
-    }
-    return [{"seconds": dict(zip(sizes, some, strict=True)), **turn} for some in seconds]
-
-
-SIZES = (1024, 4096)
-
-
-def test_the_table_has_speeds_of_the_best_batch_ratios_and_cosines():
-    answers = {
-        "bert_jax float32": turns([[9.5], [2.0]], [1.0, 0.0]),
-        "transformers float32": turns([[7, 8], [5, 4], [6, 6]], [2.0, 0.0], SIZES),
-        "onnxruntime int8": turns([[1, 2], [2.5, 9], [2.5, 9]], [0.6, 0.8], SIZES),
-    }
-    header, ours, theirs, int8 = inference.rows(answers)
-    assert header.split()[:2] == ["texts/s", "x"]
-    assert ours.split()[2:] == "50.0 1.00 9.5 4.0 5.0 1.000000 1.000000 1.0e+00".split()
-    # The median of 4 and 6 is below that of 5 and 6; the first turn, which compiles, is left out.
-    assert theirs.split()[2:] == "20.0 0.40 4,096 8.0 4.0 5.0 1.000000 1.000000 0.0e+00".split()
-    assert int8.split()[2:] == "40.0 0.80 1,024 1.0 4.0 5.0 0.600000 0.600000 1.4e+00".split()
-
-
-def test_classes_compare_the_fastest_programs_of_at_least_their_cosine():
-    near, far = [1.0, 0.01], [1.0, 0.1]  # cosines of 0.99995 and 0.995
-    answers = {
-        "bert_jax float32": turns([[9], [2]], [1.0, 0.0]),
-        "bert_jax bfloat16_products": turns([[9], [1]], near),
-        "transformers float32": turns([[9, 9], [5, 4]], [1.0, 0.0], SIZES),
-        "transformers bfloat16 by autocast": turns([[9, 9], [2, 3]], near, SIZES),
-        "onnxruntime int8": turns([[9, 9], [0.5, 0.6]], far, SIZES),
-    }
-    assert list(inference.best_of_classes(answers)) == [
-        "cosine of float32: bert_jax float32 2.00 times as fast as transformers float32",
-        "cosine of 0.9999: bert_jax bfloat16_products 2.00 times as fast as transformers bfloat16"
-        " by autocast",
-        "cosine of 0.99: bert_jax bfloat16_products 0.50 times as fast as onnxruntime int8",
-    ]
-
-
-def test_programs_are_chosen_by_the_beginnings_of_their_names():
-    programs = {name: ("", {}) for name in ("bert_jax float32", "onnxruntime int8", "OpenVINO f")}
-    assert list(inference._chosen(programs, ())) == list(programs)
-    assert list(inference._chosen(programs, ["onnx"])) == ["bert_jax float32", "onnxruntime int8"]
-    with pytest.raises(ValueError, match="--programs=tf begins none of bert_jax float32, onnx"):
-        inference._chosen(programs, ["onnx", "tf"])
-
-
-def test_blank_lines_are_left_out_and_long_ones_are_cut(tmp_path):
-    (tmp_path / "in.txt").write_text("a  b\n\n" + "c " * 300 + "\nd\n")
-    first, second = inference.read_texts(f"{tmp_path}/in.txt", 2)
-    assert first == "a b" and second.split() == ["c"] * 200
-    (tmp_path / "blank.txt").write_text("\n \n")
-    with pytest.raises(ValueError, match="blank.txt has no texts"):
-        inference.read_texts(f"{tmp_path}/blank.txt", 2)
-
-
 @NEEDS_THEM
 def test_batches_by_length_fill_the_token_budget():
     from benchmarks.rivals.inference_torch import by_length

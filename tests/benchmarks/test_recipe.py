@@ -1,14 +1,12 @@
 """The race of recipes: its curves, its table, its picture, and a short one."""
 
 import json
-import re
-import xml.etree.ElementTree as ElementTree
 
 import pytest
 
 from benchmarks import command
 from benchmarks import curves as race_curves
-from benchmarks.curves import plot, seconds_to
+from benchmarks.curves import seconds_to
 from benchmarks.recipe import parse_recipe
 from benchmarks.side_by_side import installed
 from tests.runs.conftest import write_corpus
@@ -45,41 +43,12 @@ def test_the_table_compares_with_the_first_recipe():
     assert list(race_curves.lines(both))[2].split()[-2:] == ["20.0", "1.00"]
 
 
-def test_the_picture_has_a_line_for_each_run_and_every_name():
-    found = curve((10.0, 6.0), (60.0, 4.0))
-    root = ElementTree.fromstring(plot({"a": [found, found], "b<c>": [found]}))
-    (axis,) = (element for element in root.iter() if element.get("data-axis") == "seconds")
-    lines = [element for element in axis.iter() if "line" in element.get("class", "").split()]
-    assert len(lines) == 3
-    places = re.findall(r"[ML]([\d.]+) ([\d.]+)", lines[0].get("d"))
-    first, last = (tuple(map(float, place)) for place in places)
-    assert first[0] < last[0] and first[1] < last[1]  # later, and lower: y counts downwards
-    assert "b<c>" in [element.text for element in root.iter()]
-
-
-@pytest.mark.parametrize("text", ["fast", "fast=", "=configs/fast.py", "a b=c", "a=c;d", "a=c;=d"])
-def test_other_forms_of_a_recipe_are_refused(text):
-    with pytest.raises(ValueError, match="is not NAME=CONFIG;FIELD=VALUE"):
-        parse_recipe(text)
-
-
-def test_a_recipe_is_a_configuration_with_overrides():
-    found = parse_recipe(
-        "a-b=configs/fast.py:tiny; data.max_examples_per_row=2 ;optimizer.name=muon"
-    )
-    assert found.name == "a-b"
-    assert found.flags() == (
-        [
-            "--config=configs/fast.py:tiny",
-            "--config.data.max_examples_per_row=2",
-            "--config.optimizer.name=muon",
-        ]
-    )
-
-
 @pytest.mark.parametrize(
     "recipes, message",
     [
+        (["fast"], "is not NAME=CONFIG;FIELD=VALUE"),
+        (["a b=c"], "is not NAME=CONFIG;FIELD=VALUE"),
+        (["a=c;=d"], "is not NAME=CONFIG;FIELD=VALUE"),
         (["a=x.py", "a=y.py"], "Two recipes are called a: give"),
         (["a=configs/tiny.py", "b=transformers:gpt"], "Unknown rival 'transformers:gpt'. Availab"),
         (["a=transformers:bert"], "The first recipe must be one of ours"),
@@ -90,10 +59,13 @@ def test_recipes_that_cannot_be_compared_are_refused(recipes, message, tmp_path)
         command.main("recipe", [*recipes, f"--output={tmp_path}/race"])
 
 
-def test_fields_of_a_rival_are_arguments_of_the_trainer():
-    text = "a=transformers:bert;learning_rate=1e-3;tail=0.5;optim=adamw_torch"
-    expected = {"learning_rate": 1e-3, "tail": 0.5, "optim": "adamw_torch"}
-    assert parse_recipe(text).arguments() == expected
+def test_a_recipe_is_a_configuration_with_overrides():
+    text = "a-b=configs/fast.py:tiny; data.max_examples_per_row=2 ;optimizer.name=muon"
+    fields = ["--config.data.max_examples_per_row=2", "--config.optimizer.name=muon"]
+    found = parse_recipe(text)
+    assert (found.name, found.flags()) == ("a-b", ["--config=configs/fast.py:tiny", *fields])
+    rival = parse_recipe("a=transformers:bert;learning_rate=1e-3;optim=adamw_torch")
+    assert rival.arguments() == {"learning_rate": 1e-3, "optim": "adamw_torch"}
 
 
 @pytest.mark.slow

@@ -3,24 +3,19 @@
 import os
 import pathlib
 import re
-import subprocess
-import sys
 
 import pytest
 
 from benchmarks import __main__ as overview
-from benchmarks import command, side_by_side
+from benchmarks import command
 from benchmarks.side_by_side import table, take_turns
 
 FOLDER = pathlib.Path(overview.__file__).parent
 NAMES = dict.fromkeys(re.findall(r"python -m benchmarks\.(\w+)", overview.__doc__ or ""))
 PROGRAM = """
 import os
-from bert_jax.files.errors import UserError
-def build(first, end="stop"):
+def build(first):
     numbers = iter(range(first, first + 2))
-    if end == "user":
-        raise UserError("a wrong setting")
     return lambda: {"number": next(numbers), "pid": os.getpid()}
 """
 
@@ -44,11 +39,6 @@ def test_programs_take_turns_in_processes_of_their_own(module):
     assert len(processes) == 3 and os.getpid() not in processes
 
 
-def test_what_a_program_raises_is_raised_here(module):
-    with pytest.raises(ValueError, match="^a wrong setting$"):
-        take_turns({"a": (module, {"first": 0, "end": "user"})}, 1)
-
-
 def test_the_columns_of_a_table_end_at_one_place():
     lines = list(table(("texts/s", "x"), {"ours": ("9", "1.00"), "another": ("12,345.6", "")}))
     assert lines == [
@@ -56,13 +46,6 @@ def test_the_columns_of_a_table_end_at_one_place():
         "ours            9  1.00",
         "another  12,345.6",
     ]
-
-
-def test_what_is_left_out_is_said(monkeypatch, capsys):
-    monkeypatch.setattr(side_by_side, "installed", lambda *names: ["torch"])
-    assert not side_by_side.can_compare("seqeval")
-    message = "transformers is left out, without seqeval, transformers: pip install"
-    assert capsys.readouterr().out.startswith(message)
 
 
 def test_every_benchmark_is_listed():
@@ -96,10 +79,3 @@ def test_invalid_flags_are_refused(name, flag, message):
     needed = ["train.csv", "--evaluate=x", "--model=x"] if name == "defaults" else []
     with pytest.raises(ValueError, match=message):
         command.main(name, [*needed, flag])
-
-
-def test_a_process_ends_with_an_error_of_one_line():
-    words = [sys.executable, "-m", "benchmarks.prepare", "--rounds=0"]
-    ended = subprocess.run(words, cwd=FOLDER.parent, capture_output=True, text=True)
-    assert (ended.returncode, ended.stdout) == (2, "")
-    assert ended.stderr == "error: Unknown flag --rounds: see --help.\n"

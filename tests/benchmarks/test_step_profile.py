@@ -4,29 +4,8 @@ import glob
 
 import jax
 import jax.numpy as jnp
-import pytest
 
 from benchmarks import step_profile as profile
-from benchmarks.step_profile import Operation, Speeds
-
-
-@pytest.mark.parametrize(
-    "name, part",
-    [
-        ("jit(train_step)/optimizer/cond/branch_0_fun/mul", "optimizer"),
-        ("jit(train_step)/jvp(M)/bert/encoder/layer_0/attention/Dropout_0/while/xor", "dropout"),
-        ("jit(train_step)/jvp(M)/bert/embeddings/layer_norm/mul", "embedding"),
-        ("jit(train_step)/transpose(jvp(M))/bert/encoder/layer_11/attention/key/dot", "attention"),
-        ("jit(train_step)/jvp(M)/bert/encoder/layer_0/intermediate/dot_general", "feed-forward"),
-        ("jit(train_step)/transpose(jvp(M))/masked_lm/layer_norm/mul", "head and losses"),
-        ("jit(train_step)/transpose(jvp())/mul", "head and losses"),
-        ("jit(train_step)/mask_batch/sort", "masks"),
-        ("jit(train_step)/square", "norms and others"),
-        ("", "norms and others"),
-    ],
-)
-def test_the_name_of_an_operation_decides_its_part(name, part):
-    assert profile.part_of(name) == part
 
 
 def test_operations_of_a_compiled_program_and_of_its_trace(tmp_path):
@@ -54,23 +33,3 @@ def test_operations_of_a_compiled_program_and_of_its_trace(tmp_path):
     assert {found[name].part for name, _ in events} == {"optimizer", "attention"}
     assert sum(found[name].flops for name, _ in events) == 2 * 96 * 64 * 32
     assert all(seconds > 0 for _, seconds in events)
-
-
-def test_the_floor_is_the_slower_of_products_and_bytes():
-    speeds = Speeds(product=1e9, copy=1e6)
-    assert Operation("head", 3e9, 1e6).floor(speeds) == 3.0
-    assert Operation("head", 1e9, 2e6).floor(speeds) == 2.0
-
-
-def test_the_table_has_the_mean_of_the_traced_steps():
-    speeds = Speeds(product=1e9, copy=1e6)
-    program = {
-        "dot.1": Operation("attention", 4e6, 0.0),
-        "fusion": Operation("optimizer", 0.0, 1e3),
-    }
-    events = [("dot.1", 0.006), ("fusion", 0.002), ("while.2", 1.0)] * profile._STEPS
-    assert profile.rows_of_parts(events, program, speeds) == {
-        "attention": ("6.0", "75%", "4.0", "1.50"),
-        "optimizer": ("2.0", "25%", "1.0", "2.00"),
-        "all parts": ("8.0", "100%", "5.0", "1.60"),
-    }

@@ -53,20 +53,10 @@ def run(flags: argparse.Namespace) -> None:
         from bert_jax.tools.convert.conversions import to_huggingface
 
         to_huggingface(workdir, os.path.normpath(flags.export))
-    uses = _uses(workdir, plan.config.task.FILLS_MASKS)
-    print("use it     " + "\n           ".join(uses))
-
-
-def _uses(workdir: str, fills_masks: bool) -> list[str]:
-    """Returns commands that use the result."""
-    command = "python -m bert_jax"
-    first = (
-        f'fill_mask --model={workdir} "Some [MASK] of yours."'
-        if fills_masks
-        else f'generate --model={workdir} "The beginning"'
-    )
-    return [
-        f"{command} {first}",
-        f"{command} finetune train.csv --model={workdir}",
-        f"{command} convert to_hf {workdir} FOLDER  (to_onnx if transformers has no such model)",
+    fill = f'fill_mask --model={workdir} "Some [MASK] of yours."'
+    uses = [
+        fill if plan.config.task.FILLS_MASKS else f'generate --model={workdir} "The beginning"',
+        f"finetune train.csv --model={workdir}",
+        f"convert to_hf {workdir} FOLDER  (to_onnx if transformers has no such model)",
     ]
+    print("use it     " + "\n           ".join(f"python -m bert_jax {use}" for use in uses))

@@ -15,7 +15,7 @@ from bert_jax.data.labelled.examples import Question
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
-from bert_jax.tools.outputs.files import check_output
+from bert_jax.tools.outputs.files import PREDICTIONS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, Source, read_word
 
 _GIVE = "give --question=QUESTION --context=CONTEXT"
@@ -30,7 +30,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     context = read_word(flags.context)
     pairs = tuple({"question": question, "context": context} for question in flags.question)
-    check_output(flags.output)
+    check_output(flags.output, PREDICTIONS)
     model = load_model(flags)
     if model.task.EXAMPLE is not Question:
         raise UserError(

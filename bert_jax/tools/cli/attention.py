@@ -83,7 +83,7 @@ def _check_flags(flags: argparse.Namespace) -> None:
         raise UserError(f"--output={flags.output}: the ending says the form, .html or .npz.")
     if flags.input and not os.path.isfile(flags.input):
         raise UserError(f"--input={flags.input}: there is no such file.")
-    check_output(flags.output, filter(None, [flags.input]))
+    check_output(flags.output, (".html", ".npz"), filter(None, [flags.input]))
 
 
 def _compute(

@@ -27,7 +27,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.config.run import RunConfig
 from bert_jax.tools.cli.command_line import RUN, TRACKERS, Flag, prepare_process, read_config
 from bert_jax.tools.doctor import machine
 from bert_jax.tools.doctor.finding import LEVELS, Finding, ok
@@ -60,7 +59,15 @@ def findings(flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
     has_run = flags.config or flags.overrides or flags.workdir
     config = read_config(flags) if has_run else None
     if flags.topology:
-        yield from _elsewhere(config, flags)
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
+        from bert_jax.tools.doctor.examine import examine_elsewhere
+        from bert_jax.tools.doctor.target import find_target
+
+        target = find_target(flags.topology)
+        yield "machine", ok(f"Devices: {target.meaning}.")
+        if config is not None:
+            options = {"compiles": flags.data, "advises": flags.advice, "price": flags.price}
+            yield from examine_elsewhere(config, flags.workdir, target, **options)
         return
     yield from (("machine", finding) for finding in machine.before_jax(flags.workdir))
     prepare_process(flags.compilation_cache)
@@ -70,21 +77,6 @@ def findings(flags: argparse.Namespace) -> Iterator[tuple[str, Finding]]:
 
         steps = flags.steps if flags.time else 0
         yield from examine(config, flags.workdir, steps, flags.data, flags.details)
-
-
-def _elsewhere(
-    config: RunConfig | None, flags: argparse.Namespace
-) -> Iterator[tuple[str, Finding]]:
-    """Yields findings about the hardware of --topology, and about a run on it."""
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")  # no device of this machine is needed
-    from bert_jax.tools.doctor.examine import examine_elsewhere
-    from bert_jax.tools.doctor.target import find_target
-
-    target = find_target(flags.topology)
-    yield "machine", ok(f"Devices: {target.meaning}.")
-    if config is not None:
-        options = {"compiles": flags.data, "advises": flags.advice, "price": flags.price}
-        yield from examine_elsewhere(config, flags.workdir, target, **options)
 
 
 def report(found: Iterator[tuple[str, Finding]], as_json: bool) -> list[tuple[str, Finding]]:

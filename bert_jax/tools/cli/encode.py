@@ -27,7 +27,7 @@ import numpy as np
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import ARRAYS, as_lists, check_ending, check_output
+from bert_jax.tools.outputs.files import ARRAYS, as_lists, check_output
 from bert_jax.tools.outputs.inputs import find_inputs
 
 # Numbers of a vector that are printed.
@@ -61,11 +61,9 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     choice = _choice(flags)
     inputs = find_inputs(flags.text, flags.column)
-    check_output(flags.output, inputs.paths)
+    is_file = bool(check_output(flags.output, ARRAYS, inputs.paths))
     inputs.print_notes()
-    if flags.output not in ("", "-"):
-        check_ending(flags.output, ARRAYS)
-    elif not flags.output and flags.level != "sentence":
+    if not flags.output and flags.level != "sentence":
         raise UserError(f"--output is missing: the file for the vectors of each {flags.level}.")
 
     model = load_model(flags)
@@ -75,7 +73,7 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.tools.outputs.features import extract
 
     extractor = FeatureExtractor(Predictor(model, flags.batch_tokens), choice)
-    if flags.output not in ("", "-"):
+    if is_file:
         extract(extractor, inputs, flags.output, Terminal())
         return
     texts = tokens = 0

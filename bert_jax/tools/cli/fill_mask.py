@@ -18,7 +18,7 @@ from bert_jax.data.labelled.texts import spell_masks
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import COLUMN, INPUTS, TOP_K, TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
-from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output
+from bert_jax.tools.outputs.files import OBJECTS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, Source, find_inputs
 from bert_jax.tools.outputs.readable import readable
 
@@ -44,8 +44,7 @@ def run(flags: argparse.Namespace) -> None:
             spelled = "[mask]" in str(text).lower() or "<mask>" in str(text)
             fix = ": write [MASK], in capitals" if spelled else ""
             raise UserError(f"There is no [MASK] in {str(text)!r:.80}{fix}.")
-    check_output(flags.output, inputs.paths)
-    check_ending(flags.output, OBJECTS)
+    check_output(flags.output, OBJECTS, inputs.paths)
     inputs.print_notes()
     model = load_model(flags)
     from bert_jax.inference.scoring import check_fills_masks

@@ -20,7 +20,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import PREDICTIONS, check_ending, check_output
+from bert_jax.tools.outputs.files import PREDICTIONS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, find_inputs
 from bert_jax.tools.outputs.readable import readable
 
@@ -37,8 +37,7 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     inputs = find_inputs(flags.text)
-    check_output(flags.output, inputs.paths)
-    check_ending(flags.output, PREDICTIONS)
+    check_output(flags.output, PREDICTIONS, inputs.paths)
     write_or_print(load_model(flags), inputs, flags.output, flags.top_k)
 
 

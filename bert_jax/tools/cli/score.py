@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text
 from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import OBJECTS, check_ending, check_output, write_objects
+from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 from bert_jax.tools.outputs.inputs import find_inputs
 
 if TYPE_CHECKING:
@@ -42,8 +42,7 @@ FLAGS = (
 
 def run(flags: argparse.Namespace) -> None:
     inputs = find_inputs(flags.text, flags.column)
-    check_output(flags.output, inputs.paths)
-    check_ending(flags.output, OBJECTS)
+    check_output(flags.output, OBJECTS, inputs.paths)
     inputs.print_notes()
     model = load_model(flags)
     from bert_jax.inference.predictor import Predictor
@@ -53,13 +52,7 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: str) -> None:
-    """Writes a JSON object for each text, or prints a table; the file is complete or absent.
-
-    Args:
-      scorer: a model that predicts tokens.
-      texts: returns the texts, which are read several times.
-      output: path of the file; empty: print score, mean per token, tokens, perplexity and text.
-    """
+    """Writes a JSON object for each text, or prints a table; the file is complete or absent."""
     from bert_jax.tools.listeners.terminal import Terminal
 
     terminal = Terminal()
@@ -80,7 +73,7 @@ def _scored(
     scorer: "Scorer", texts: Callable[[], Iterable[Text]], listener: "Listener", what: str
 ) -> Iterator[tuple[Text, dict[str, Any]]]:
     """Yields each text with its score; all texts are validated first."""
-    from bert_jax.tools.outputs.progress import Progress
+    from bert_jax.tools.outputs.predictions import Progress
 
     count = tokens = passes = 0
     for row in map(scorer.row, texts()):

@@ -41,18 +41,13 @@ def run(flags: argparse.Namespace) -> None:
     na_probs = None
     if flags.na_prob:
         na_probs = _read_mapping(flags.na_prob, "a finite number", _is_finite)
-    if missing := [key for key in gold if key not in predictions]:
-        print(
-            f"{len(missing)} of {len(gold)} questions have no prediction and score 0, the first of"
-            f" them {missing[0]!r}.",
-            file=sys.stderr,
-        )
-    if unknown := [key for key in predictions if key not in gold]:
-        print(
-            f"{len(unknown)} of {len(predictions)} predictions are for no question of {flags.data},"
-            f" the first of them {unknown[0]!r}.",
-            file=sys.stderr,
-        )
+    for what, of, others in (
+        ("questions have no prediction and score 0", gold, predictions),
+        (f"predictions are for no question of {flags.data}", predictions, gold),
+    ):
+        if found := [key for key in of if key not in others]:
+            line = f"{len(found)} of {len(of)} {what}, the first of them {found[0]!r}."
+            print(line, file=sys.stderr)
     if flags.cmrc:
         scores = cmrc2018(gold, predictions)
         texts = {name: f"{scores[name]:.3f}" for name in ("AVERAGE", "F1", "EM")}

@@ -30,9 +30,9 @@ from bert_jax.files.buckets import address_of
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli import command_line
 from bert_jax.tools.cli.command_line import OVERRIDES, Flag
-from bert_jax.tools.sweep import jobs, page, record, report, results, schedule, slurm
+from bert_jax.tools.sweep import jobs, page, record, report, schedule, slurm
 from bert_jax.tools.sweep.jobs import Job
-from bert_jax.tools.sweep.load import load_sweep
+from bert_jax.tools.sweep.plan import load_sweep
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
 
@@ -91,24 +91,23 @@ def run(flags: argparse.Namespace) -> None:
 def _plan(flags: argparse.Namespace) -> Plan:
     """Returns the plan of the sweep file, or without one that of the workdir."""
     if not flags.sweep:
-        for name, value in (
-            ("set", flags.set),
-            ("seeds", flags.seeds),
-            ("config", flags.overrides),
-        ):
-            if value:
-                raise UserError(
-                    f"--{name} changes the runs of a sweep file: give --sweep=FILE too."
-                )
+        given = {"set": flags.set, "seeds": flags.seeds, "config": flags.overrides}
+        for name in filter(given.get, given):
+            raise UserError(f"--{name} changes the runs of a sweep file: give --sweep=FILE too.")
         return record.load_plan(flags.workdir)
     sweep = load_sweep(flags.sweep, flags.set)
     made = jobs.make_jobs(sweep, resolve, seeds=flags.seeds or 1, more=flags.overrides)
-    _check_tasks(made)
+    from bert_jax.optim.make import check_names
+
+    for job in made:  # what only optimizers know, before hours of work
+        if job.kind == "train":
+            try:
+                check_names(parse(job.settings).optimizer)
+            except UserError as error:
+                raise UserError(f"Run {job.name}: {error}") from error
     words = [f"--sweep={flags.sweep}", *(x for word in flags.set for x in ("--set", word))]
-    words += [
-        f"--seeds={flags.seeds or 1}",
-        *(f"--config.{k}={v}" for k, v in flags.overrides.items()),
-    ]
+    words += [f"--seeds={flags.seeds or 1}"]
+    words += [f"--config.{name}={value}" for name, value in flags.overrides.items()]
     return Plan(sweep.title, sweep.note, made, sweep.tables, f"Made by `{shlex.join(words)}`.")
 
 
@@ -131,23 +130,6 @@ def resolve(
         return config
     by_file = written(experiments.load(file))
     return parse(unflatten(init_from.with_model(config.fields(), source_model, values, by_file)))
-
-
-def _check_tasks(made: Sequence[Job]) -> None:
-    """Validates what only tasks, models and optimizers know, before hours of work.
-
-    Raises:
-      UserError: with the name of the run.
-    """
-    from bert_jax.optim.make import check_names
-
-    for job in made:
-        if job.kind == "train":
-            config = parse(job.settings)
-            try:
-                check_names(config.optimizer)
-            except UserError as error:
-                raise UserError(f"Run {job.name}: {error}") from error
 
 
 def _missing_files(selected: Sequence[Job]) -> list[str]:
@@ -210,8 +192,7 @@ def _run(plan: Plan, selected: Sequence[Job], workdir: str, parallel: int) -> No
 
 
 def _write(plan: Plan, workdir: str) -> report.Results:
-    """Writes results.jsonl and results.md, and returns the results."""
-    found = results.collect(plan, workdir)
+    found = record.collect(plan, workdir)
     lines = "".join(json.dumps(item) + "\n" for item in found)
     with own_parts():  # jobs of a cluster may end at the same time
         write_text(os.path.join(workdir, record.RESULTS), lines)
@@ -220,7 +201,6 @@ def _write(plan: Plan, workdir: str) -> report.Results:
 
 
 def _print_report(plan: Plan, workdir: str) -> None:
-    """Writes the results, and prints their tables."""
     print(report.markdown(plan, _write(plan, workdir)), end="")
     with own_parts():
         print(page.write_page(workdir))

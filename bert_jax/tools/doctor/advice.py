@@ -17,8 +17,8 @@ from typing import Any
 
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
-from bert_jax.tools.doctor.compiled import Compiled, compile_program
-from bert_jax.tools.doctor.describe import GIB, describe, name_of
+from bert_jax.tools.doctor.compiled import GIB, Compiled, compile_program
+from bert_jax.tools.doctor.cost import describe
 from bert_jax.tools.doctor.finding import Finding, note
 from bert_jax.tools.doctor.programs import programs
 from bert_jax.tools.doctor.target import Target
@@ -33,13 +33,7 @@ Search = Generator[Finding, None, Finding | None]
 
 
 def advise(run: Run, target: Target, refused: Sequence[Compiled]) -> Iterator[Finding]:
-    """Yields what was tried, and the settings with which a run fits as fixes.
-
-    Args:
-      run: the run, or the result of `plan`.
-      target: the devices.
-      refused: its programs that do not fit.
-    """
+    """Yields what was tried, and the settings with which a run fits as fixes."""
     refused = sorted(refused, key=lambda c: c.program.rows * c.program.length, reverse=True)
     evaluations = [c for c in refused if c.program.name == "evaluation"]
     steps = [c for c in refused if c.program.name != "evaluation"]
@@ -129,7 +123,7 @@ class _Search:
             last = compiled[-1]
             if last.fits(self._target.room):
                 return self._setting(tried, flags, compiled)
-            yield note(f"{flags}: {name_of(last)} does not fit; compiled in {last.seconds:.0f} s.")
+            yield note(f"{flags}: {last.name} does not fit; compiled in {last.seconds:.0f} s.")
         return None
 
     def _setting(self, changes: Changes, flags: str, compiled: Sequence[Compiled]) -> Finding:
@@ -138,12 +132,11 @@ class _Search:
         for each, values in zip(compiled, found, strict=True):
             limits = values["bound"]
             time = f", at least {limits['seconds'] * 1e3:.1f} ms" if limits else ""
-            needs.append(f"{name_of(each)}, {each.peak / GIB:.2f} GiB{time}")
+            needs.append(f"{each.name}, {each.peak / GIB:.2f} GiB{time}")
         values = {"changes": changes, "programs": found}
         return Finding("note", f"It fits: {'; '.join(needs)}.", flags, values=values)
 
     def _compile(self, changes: Changes, refused: Sequence[Compiled]) -> list[Compiled]:
-        """Returns the programs that were refused with changes, until one does not fit."""
         config = self._run.config.replace(changes)
         mesh = make_checked_mesh(config, self._target.devices)
         run = dataclasses.replace(self._run, config=config, mesh=mesh)
@@ -157,5 +150,4 @@ class _Search:
 
 
 def _rows_of(refused: Sequence[Compiled]) -> int:
-    """Returns the rows of a microbatch; the most, of several programs."""
     return max(c.program.rows // c.program.microbatches for c in refused)

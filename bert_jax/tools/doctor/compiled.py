@@ -13,6 +13,7 @@ from bert_jax.devices.memory import peak_of_program
 from bert_jax.tools.doctor.hlo import Totals, totals
 from bert_jax.tools.doctor.programs import Program
 
+GIB = 1 << 30
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
 # Of a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
 _NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+)G\)")
@@ -20,29 +21,23 @@ _NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What the compiler says of a program, for each device.
-
-    Attributes:
-      program: the compiled program.
-      seconds: time to trace and compile it.
-      peak: bytes of memory, arguments and results included; at least, of a refused program.
-      temporaries: bytes of memory besides arguments and results; 0 where the compiler refuses the
-        program and does not say.
-      flops: FLOP of all operations; those of a loop count once; 0: the compiler does not say.
-      accessed: bytes that operations read and write, also on the chip; those of a loop count once;
-        0: the compiler does not say.
-      no_room: why it does not fit, in the compiler's words; empty if it does.
-      executable: the result of the compiler; None: it does not fit.
-    """
+    """What the compiler says of a program, for each device; 0 where it does not say."""
 
     program: Program
-    seconds: float
-    peak: int = 0
-    temporaries: int = 0
-    flops: float = 0.0
-    accessed: float = 0.0
-    no_room: str = ""
-    executable: Any = None
+    seconds: float  # to trace and compile it
+    peak: int = 0  # bytes, arguments and results included; at least, of a refused program
+    temporaries: int = 0  # bytes besides arguments and results
+    flops: float = 0.0  # of all operations; those of a loop count once
+    accessed: float = 0.0  # bytes read and written, also on the chip; those of a loop count once
+    no_room: str = ""  # why it does not fit, in the compiler's words; empty if it does
+    executable: Any = None  # None: it does not fit
+
+    @property
+    def name(self) -> str:
+        """Returns "step, 256 x 128 tokens in 4 microbatches"."""
+        program = self.program
+        parts = f" in {program.microbatches:,} microbatches" if program.microbatches > 1 else ""
+        return f"{program.name}, {program.rows:,} x {program.length:,} tokens{parts}"
 
     @functools.cached_property
     def moved(self) -> Totals:
@@ -56,8 +51,13 @@ class Compiled:
     def room(self, room: int) -> int:
         """Returns `room`, or what the compiler says of a device that it refuses a program for; 0:
         not known."""
-        found = _NEEDED.search(self.no_room)
-        return room or (int(float(found[2]) * (1 << 30)) if found else 0)
+        return room or _needed(self.no_room)[1]
+
+
+def _needed(reason: str) -> tuple[int, int]:
+    """Returns the bytes of temporaries, and those there are, by the reason of a TPU's compiler."""
+    found = _NEEDED.search(reason)
+    return (int(float(found[1]) * GIB), int(float(found[2]) * GIB)) if found else (0, 0)
 
 
 def compile_program(program: Program) -> Compiled:
@@ -71,8 +71,7 @@ def compile_program(program: Program) -> Compiled:
             raise
         # The first line has the numbers.
         reason = str(error).splitlines()[0].removeprefix("RESOURCE_EXHAUSTED: ")
-        needed = _NEEDED.search(reason)
-        temporaries = int(float(needed[1]) * (1 << 30)) if needed else 0
+        temporaries, _ = _needed(reason)
         peak, seconds = temporaries + sum(program.sizes.values()), time.perf_counter() - started
         return Compiled(program, seconds, peak, temporaries, no_room=reason)
     seconds = time.perf_counter() - started

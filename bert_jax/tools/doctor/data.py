@@ -53,12 +53,7 @@ _NAMES = {"where", "id", "document"}
 
 
 def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
-    """Yields findings about a prepared corpus, or about the sample of one.
-
-    Args:
-      config: the run's configuration.
-      trial: has the manifest of the corpus or of its sample.
-    """
+    """Yields findings about a prepared corpus, or about the sample of one."""
     manifest = trial.manifest
     assert manifest is not None
     counts, about = manifest.content["corpus"], "about " if trial.sample else ""
@@ -102,15 +97,10 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
 def check_vocabulary(
     tokenizer: Tokenizer, share: float, where: str, texts: Iterable[str] = ()
 ) -> Iterator[Finding]:
-    """Yields findings about unknown tokens, and the case of a vocabulary.
-
-    Args:
-      tokenizer: tokenizer of the vocabulary.
-      share: share of unknown tokens.
-      where: name of the text in findings.
-      texts: texts whose first _MAX_TEXTS are searched for unknown words.
-    """
-    cased = is_cased(tokenizer.pieces)
+    """Yields findings about unknown tokens, of which `texts` have some, and a vocabulary's case."""
+    # [CLS] and <S> have no case.
+    words = [p for p in tokenizer.pieces if any(map(str.isalpha, p)) and p[0] not in "[<"]
+    cased = sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))
     if cased and tokenizer.lowercase:
         yield warning(
             "config.data.lowercase=True, but the vocabulary has words with capitals, which no text"
@@ -141,12 +131,6 @@ def check_vocabulary(
         yield warning(f"{what}; usual is less than 0.1 %.", fix)
 
 
-def is_cased(pieces: Iterable[str]) -> bool:
-    """Returns whether the pieces of a vocabulary have capitals; [CLS] and <S> do not count."""
-    words = [piece for piece in pieces if any(map(str.isalpha, piece)) and piece[0] not in "[<"]
-    return sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))
-
-
 # ------------------------------------------------------------------ labelled files
 
 
@@ -168,7 +152,16 @@ def check_labelled(run: Run) -> Iterator[Finding]:
     contexts = {c for e in train.examples if (c := getattr(e, "context", ""))}
     for rows in evaluated:
         new = [example for example in rows.examples if _content(example) not in labels]
-        yield check_leak(rows, len(rows.examples) - len(new))
+        count, leaks = len(rows.examples), len(rows.examples) - len(new)
+        share = leaks / max(1, count)
+        what = f"{leaks:,} of {count:,} examples of {rows.name} ({share:.1%}) are in train"
+        fix = "Remove them from the training file."
+        if not leaks:
+            yield ok(f"No example of {rows.name} is in train.")
+        elif share > _MAX_LEAKS:
+            yield problem(f"{what}: its score would say nothing about new texts.", fix)
+        else:
+            yield warning(f"{what}: its score would be too high.", fix)
         if shared := sum(getattr(example, "context", None) in contexts for example in new):
             yield warning(
                 f"{shared:,} questions of {rows.name} are about a context that train has too.",
@@ -215,18 +208,6 @@ def check_file(rows: LabelledRows, tokenizer: Tokenizer) -> Iterator[Finding]:
     ids = list(itertools.chain.from_iterable(map(tokenizer.encode, texts)))
     share = ids.count(tokenizer.unk_id) / max(1, len(ids))
     yield from check_vocabulary(tokenizer, share, rows.name, texts)
-
-
-def check_leak(rows: LabelledRows, leaks: int) -> Finding:
-    """Returns a finding about the examples of a file whose texts are trained on."""
-    if not leaks:
-        return ok(f"No example of {rows.name} is in train.")
-    share = leaks / len(rows.examples)
-    what = f"{leaks:,} of {len(rows.examples):,} examples of {rows.name} ({share:.1%}) are in train"
-    fix = "Remove them from the training file."
-    if share > _MAX_LEAKS:
-        return problem(f"{what}: its score would say nothing about new texts.", fix)
-    return warning(f"{what}: its score would be too high.", fix)
 
 
 def _values(example: Any, chosen: Iterable[str]) -> tuple[Any, ...]:

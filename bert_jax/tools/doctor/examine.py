@@ -15,9 +15,8 @@ from bert_jax.formats.hub import local_model
 from bert_jax.optim.make import check_names
 from bert_jax.tools.doctor import data, needs
 from bert_jax.tools.doctor.advice import advise
-from bert_jax.tools.doctor.compiled import Compiled, compile_program
-from bert_jax.tools.doctor.cost import check_cost
-from bert_jax.tools.doctor.describe import describe
+from bert_jax.tools.doctor.compiled import compile_program
+from bert_jax.tools.doctor.cost import check_cost, describe
 from bert_jax.tools.doctor.finding import Finding, guarded, note, ok, problem, warning
 from bert_jax.tools.doctor.measured import (
     Evaluated,
@@ -37,8 +36,6 @@ from bert_jax.training.workdir import LABELS, read_labels
 
 # (group, finding)
 Grouped = tuple[str, Finding]
-
-
 # What the folder of a run holds: the step of the newest intact checkpoint, 0 without one, and the
 # meta that it was saved with.
 Begun = tuple[int, dict[str, Any]]
@@ -96,11 +93,9 @@ def examine_elsewhere(
       advises: whether settings that fit are searched if a program does not.
       price: USD of a chip hour; 0: not known.
     """
-    found: list[Finding] = []
-    compiled: list[Compiled] = []
 
     def compile_all() -> Iterator[Finding]:
-        run = plan(config, make_checked_mesh(config, target.devices))
+        run, compiled = plan(config, make_checked_mesh(config, target.devices)), []
         for program in programs(run):
             compiled.append(compile_program(program))
             yield describe(compiled[-1], target)
@@ -110,16 +105,14 @@ def examine_elsewhere(
             yield from advise(run, target, refused)
 
     with target.lowering():
-        for finding in guarded(_settings(config, workdir, _read_begun(workdir), target.devices)):
-            found.append(finding)
-            yield "settings", finding
-        if compiles and all(finding.level != "problem" for finding in found):
+        settings = list(guarded(_settings(config, workdir, _read_begun(workdir), target.devices)))
+        yield from (("settings", finding) for finding in settings)
+        if compiles and all(finding.level != "problem" for finding in settings):
             yield from _in("programs", compile_all())
 
 
 def _in(group: str, check: Iterator[Finding]) -> Iterator[Grouped]:
-    for finding in guarded(check):
-        yield group, finding
+    return ((group, finding) for finding in guarded(check))
 
 
 def _read_begun(workdir: str) -> Begun:
@@ -138,7 +131,6 @@ def _is_complete(begun: Begun, steps: int) -> bool:
 def _settings(
     config: RunConfig, workdir: str, begun: Begun, devices: Sequence[Any] = ()
 ) -> Iterator[Finding]:
-    """Yields findings about the settings, the folder, and the weights to start from."""
     check_names(config.optimizer)  # these raise what training would raise
     mesh = make_checked_mesh(config, devices)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
@@ -166,17 +158,12 @@ def _data(config: RunConfig, workdir: str, folder: str, opened: list[Trial]) -> 
         yield from data.check_corpus(config, trial)
     else:
         yield from data.check_labelled(trial.run)
-        yield from _check_labels(config, trial.run.task.labels or ())
-
-
-def _check_labels(config: RunConfig, labels: tuple[str, ...]) -> Iterator[Finding]:
-    """Says whether the head of config.init_from is kept, by comparing the labels."""
-    before = _source_labels(config)
-    if labels and before and label_order(before, labels) is None:
-        yield note(
-            f"The head will be new: the labels of config.init_from are {', '.join(before[:8])};"
-            f" those of the data: {', '.join(labels[:8])}."
-        )
+        before, labels = _source_labels(config), trial.run.task.labels or ()
+        if labels and before and label_order(before, labels) is None:
+            yield note(
+                f"The head will be new: the labels of config.init_from are {', '.join(before[:8])};"
+                f" those of the data: {', '.join(labels[:8])}."
+            )
 
 
 def _source_labels(config: RunConfig) -> tuple[str, ...]:
@@ -191,7 +178,6 @@ def _source_labels(config: RunConfig) -> tuple[str, ...]:
 
 
 def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterator[Finding]:
-    """Yields how long the run is, and how much of it is done."""
     run, steps = trial.run, trial.run.steps
     epochs = sum(
         (phase.last_step - phase.first_step) * phase.batch_size / rows
@@ -225,7 +211,6 @@ def _run(config: RunConfig, workdir: str, trial: Trial, begun: Begun) -> Iterato
 def _measured(
     config: RunConfig, workdir: str, trial: Trial, steps: int, begun: Begun, details: bool
 ) -> Iterator[Grouped]:
-    """Yields findings about memory, disk and time."""
     found: list[Measured] = []
     evaluated: dict[Phase, Evaluated] = {}
     steps = 0 if _is_complete(begun, trial.run.steps) else steps

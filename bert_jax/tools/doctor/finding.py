@@ -1,49 +1,43 @@
 """What a check found, and how to fix it."""
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from bert_jax.files.errors import UserError
 
+# `note`: worth knowing; `warning`: probably not what is wanted; `problem`: the run will not start,
+# will not end, or give useless results.
 Level = Literal["ok", "note", "warning", "problem"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
+# Parts of the free memory or disk from which a run may not fit: others use them too.
+TIGHT = 0.85
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the report.
-
-    Attributes:
-      level: `ok`; `note`: worth knowing; `warning`: probably not what is wanted; `problem`: the run
-        will not start, will not end, or give useless results.
-      what: the value, and what is expected.
-      fix: how to fix it; empty if there is nothing to fix, or `what` says it.
-      lines: details below it.
-      values: numbers of it for other programs, which JSON can have.
-    """
+    """One line of the report."""
 
     level: Level
-    what: str
-    fix: str = ""
-    lines: tuple[str, ...] = ()
+    what: str  # the value, and what is expected
+    fix: str = ""  # empty if there is nothing to fix, or `what` says it
+    lines: tuple[str, ...] = ()  # details below it
+    # Numbers of it for other programs, which JSON can have.
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def ok(what: str) -> Finding:
-    return Finding("ok", what)
+ok = functools.partial(Finding, "ok")
+note = functools.partial(Finding, "note")
+warning = functools.partial(Finding, "warning")
+problem = functools.partial(Finding, "problem")
 
 
-def note(what: str, fix: str = "") -> Finding:
-    return Finding("note", what, fix)
-
-
-def warning(what: str, fix: str) -> Finding:
-    return Finding("warning", what, fix)
-
-
-def problem(what: str, fix: str = "") -> Finding:
-    return Finding("problem", what, fix)
+def compared(what: str, needed: float, free: float, fix: str) -> Finding:
+    """Returns the finding of what needs so many bytes where so many are free."""
+    if needed > free:
+        return problem(what, fix)
+    return warning(what, fix) if needed > TIGHT * free else ok(what)
 
 
 def guarded(check: Iterator[Finding]) -> Iterator[Finding]:

@@ -27,27 +27,17 @@ _CUDNN = (9, 10)  # version that programs are compiled for
 
 @dataclasses.dataclass(frozen=True)
 class Gpu:
-    """A GPU. "Core" is XLA's word for a streaming multiprocessor.
+    """A GPU. "Core" is XLA's word for a streaming multiprocessor."""
 
-    Attributes:
-      name: name that jax gives it.
-      capability: major number of the compute capability.
-      core_count, fpus_per_core: multiprocessors, and float32 units of each.
-      clock_rate_ghz: maximum clock rate.
-      device_memory_size: bytes that programs can use.
-      memory_bandwidth: memory bandwidth in MB/s.
-      l2_cache_size, shared_memory_per_core: in KiB.
-    """
-
-    name: str
-    capability: int
-    core_count: int
-    fpus_per_core: int
-    clock_rate_ghz: float
-    device_memory_size: int
-    memory_bandwidth: int
-    l2_cache_size: int
-    shared_memory_per_core: int
+    name: str  # that jax gives it
+    capability: int  # major number of the compute capability
+    core_count: int  # multiprocessors
+    fpus_per_core: int  # float32 units
+    clock_rate_ghz: float  # maximum
+    device_memory_size: int  # bytes that programs can use
+    memory_bandwidth: int  # in MB/s
+    l2_cache_size: int  # in KiB
+    shared_memory_per_core: int  # in KiB
 
     def description(self) -> str:
         """Returns XLA's message GpuTargetConfigProto, as text."""

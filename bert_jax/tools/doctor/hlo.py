@@ -37,32 +37,20 @@ _COPIES = ("slice-start", "dynamic-slice-start", "copy-start")
 
 @dataclasses.dataclass(frozen=True)
 class Collective:
-    """All operations of a kind in a program.
-
-    Attributes:
-      count: number of collectives.
-      bytes: bytes of their results on a device.
-    """
+    """All operations of a kind in a program."""
 
     count: int
-    bytes: int
+    bytes: int  # of their results on a device
 
 
 @dataclasses.dataclass(frozen=True)
 class Totals:
-    """What a program moves; operations of a loop count as often as it runs.
+    """What a program moves; operations of a loop count as often as it runs."""
 
-    Attributes:
-      off_chip: bytes that operations read from the device's memory and write to it.
-      collectives: totals by kind.
-      loops: loops with matrix products, whose FLOPs the compiler's own count has once.
-      unknown_trip_counts: loops whose trip count is not known; they count once here too.
-    """
-
-    off_chip: int = 0
+    off_chip: int = 0  # bytes that operations read from the device's memory and write to it
     collectives: Mapping[str, Collective] = dataclasses.field(default_factory=dict)
-    loops: int = 0
-    unknown_trip_counts: int = 0
+    loops: int = 0  # with matrix products, whose FLOPs the compiler's own count has once
+    unknown_trip_counts: int = 0  # loops that count once here too
 
 
 def totals(text: str) -> Totals:
@@ -132,12 +120,7 @@ def moved(instruction: Instruction, computation: Computation, computations: Comp
 
 
 def _written(instruction: Instruction, inside: Computation) -> int:
-    """Returns the bytes that an instruction writes; of an array updated in place, its new part.
-
-    Args:
-      instruction: any.
-      inside: the computation of a fusion; of another instruction, the one that has it.
-    """
+    """Returns the bytes that an instruction writes; of an array updated in place, its new part."""
     results = [instruction]
     if instruction.operation == "fusion":
         root = root_of(inside)

@@ -18,14 +18,12 @@ INSTALL = "pip install -c constraints.txt"
 
 
 def before_jax(folder: str) -> Iterator[Finding]:
-    """Yields what is known without importing jax: versions, memory, disk.
-
-    Args:
-      folder: the run's folder, which may not exist.
-    """
+    """Yields what is known without importing jax: versions, memory, disk."""
     yield from versions()
     memory = available_memory()
-    yield ok(f"{in_bytes(memory) if memory else 'Unknown'} of memory are free; {_cores()} cores.")
+    has_affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+    yield ok(f"{in_bytes(memory) if memory else 'Unknown'} of memory are free; {cores} cores.")
     yield disk(folder)
 
 
@@ -54,7 +52,6 @@ def versions() -> Iterator[Finding]:
 
 
 def version_of(name: str) -> str:
-    """Returns the version of an installed package; empty if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -97,12 +94,6 @@ def devices() -> Iterator[Finding]:
 
 def _has_nvidia() -> bool:
     return os.path.exists("/proc/driver/nvidia/version") or bool(shutil.which("nvidia-smi"))
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def existing_folder(path: str) -> str:

@@ -41,23 +41,14 @@ _MAX_SECONDS = 40.0
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What was measured for a shape.
-
-    Attributes:
-      shape: the shape.
-      compiled: its programs.
-      process: bytes that this process had before it compiled them.
-      program: bytes that it had more afterwards: the programs, and what their compiler keeps.
-      step_seconds: seconds of a step; 0: it was not measured.
-      rows: sequences of the batch that was executed; fewer than those of the shape: scaled.
-    """
+    """What was measured for a shape."""
 
     shape: Shape
-    compiled: tuple[Compiled, ...]
-    process: int = 0
-    program: int = 0
-    step_seconds: float = 0.0
-    rows: int = 0
+    compiled: tuple[Compiled, ...]  # its programs
+    process: int = 0  # bytes that this process had before it compiled them
+    program: int = 0  # bytes that it had more afterwards: programs, and what their compiler keeps
+    step_seconds: float = 0.0  # 0: it was not measured
+    rows: int = 0  # of the batch that was executed; fewer than those of the shape: scaled
 
     @functools.cached_property
     def state(self) -> int:
@@ -84,15 +75,10 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluated:
-    """The compiler's figures for a phase's evaluations.
+    """The compiler's figures for a phase's evaluations."""
 
-    Attributes:
-      compiled: their programs, one for each length of a batch.
-      program: bytes that this process had more after it compiled them.
-    """
-
-    compiled: tuple[Compiled, ...] = ()
-    program: int = 0
+    compiled: tuple[Compiled, ...] = ()  # a program for each length of a batch
+    program: int = 0  # bytes that this process had more after it compiled them
 
     @functools.cached_property
     def peak(self) -> int:
@@ -134,7 +120,6 @@ class Workbench:
         yield from map(self._measure_time, [self._compile(shape, shape.rows) for shape in shapes])
 
     def _compile(self, shape: Shape, rows: int) -> Measured:
-        """Returns what the compiler says of `rows` of a shape."""
         run, phase, process = self._run, shape.phase, used_memory()
         batch = abstract_batch(run, host_batch(run, phase, phase.first_step + shape.number))
         found = step_programs(

@@ -9,7 +9,16 @@ from bert_jax.config.phases import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.devices import sharding
 from bert_jax.devices.memory import device_memory, free_memory, used_memory
-from bert_jax.tools.doctor.finding import Finding, in_bytes, in_words, note, ok, problem, warning
+from bert_jax.tools.doctor.finding import (
+    TIGHT,
+    Finding,
+    compared,
+    in_bytes,
+    in_words,
+    note,
+    ok,
+    problem,
+)
 from bert_jax.tools.doctor.machine import existing_folder, free_space
 from bert_jax.tools.doctor.measured import Evaluated, Measured
 from bert_jax.tools.doctor.trial import Trial
@@ -18,8 +27,6 @@ from bert_jax.training.evaluate import evaluated_numbers, evaluation_batch_size
 # XLA allocates the memory of each execution anew, and the next one begins before the last one's is
 # free: the peak of a process on CPUs is that of up to two steps and two evaluations at a time.
 _COPIES = 2
-# Parts of the free memory or disk from which a run may not fit: others use them too.
-_TIGHT = 0.85
 # Preparing writes the corpus as ids and as places of rows before the shards, and removes them.
 _WHILE_PREPARING = 2.0
 # A folder of a run without data and checkpoints: metrics, events, the vocabulary, the report.
@@ -53,11 +60,6 @@ def check_memory(
     CPUs share the memory of the machine with the process, which has imported what training will,
     with all programs that were compiled or loaded, and with a copy of the state while a checkpoint
     is saved; and the memory of a program counts _COPIES times there.
-
-    Args:
-      trial: the run.
-      found: measurements of all its shapes.
-      evaluated: evaluations of its phases.
     """
     largest = max(found, key=lambda measured: measured.peak)
     state, free = largest.state, free_memory()
@@ -88,12 +90,9 @@ def check_memory(
         yield ok(f"{what}; the free memory is not known.")
         return
     what += f"; it can have {in_bytes(free)}"
-    if needed <= _TIGHT * free:
-        yield ok(f"{what}.")
-        return
-    room = (free * (1 if needed > free else _TIGHT) - rest) / devices
+    room = (free * (1 if needed > free else TIGHT) - rest) / devices
     fix = _less_memory(trial, largest, evaluates_most, room)
-    yield problem(f"{what}.", fix) if needed > free else warning(f"{what}.", fix)
+    yield compared(f"{what}.", needed, free, fix)
 
 
 def _less_memory(trial: Trial, largest: Measured, evaluates_most: bool, room: float) -> str:
@@ -117,14 +116,7 @@ def _less_memory(trial: Trial, largest: Measured, evaluates_most: bool, room: fl
 
 
 def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -> Iterator[Finding]:
-    """Yields whether the disks have room for checkpoints and data.
-
-    Args:
-      config: the run's configuration.
-      workdir: its folder; empty: the current folder's disk is looked at.
-      trial: the run.
-      checkpoint: bytes of one.
-    """
+    """Yields whether the disks have room for checkpoints and data."""
     kept = config.checkpoint.keep + config.checkpoint.keep_best
     count = min(trial.checkpoints(), kept + 1)  # one is written before another is deleted
     seeds = config.get("seeds", 1)
@@ -147,30 +139,17 @@ def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -
             "Free some space, or choose --workdir and config.data.dir on another disk; fewer"
             " checkpoints: --config.checkpoint.keep=1 --config.checkpoint.keep_best=0"
         )
-        if needed > free:
-            yield problem(f"{what}.", fix)
-        elif needed > _TIGHT * free:
-            yield warning(f"{what}.", fix)
-        else:
-            yield ok(f"{what}.")
+        yield compared(f"{what}.", needed, free, fix)
 
 
 def _file_system(path: str) -> int:
-    """Returns the number of the file system that a folder is on, or would be on."""
     return os.stat(existing_folder(path)).st_dev
 
 
 def check_time(
     trial: Trial, found: Sequence[Measured], evaluated: Mapping[Phase, Evaluated], done: int = 0
 ) -> Iterator[Finding]:
-    """Yields how long a run will take, and what it is made of.
-
-    Args:
-      trial: the run.
-      found: measurements of all its shapes.
-      evaluated: evaluations of the phases that have any.
-      done: steps that were made before.
-    """
+    """Yields how long a run will take, and what it is made of."""
     if not all(measured.step_seconds for measured in found):
         yield note("The time is not estimated: no step fits into the memory.")
         return

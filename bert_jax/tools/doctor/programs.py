@@ -45,28 +45,17 @@ AbstractBatch = dict[str, jax.ShapeDtypeStruct]
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program that is not compiled yet.
+    """A program that is not compiled yet."""
 
-    Attributes:
-      name: "step", "gradient" (of a step in two programs) or "evaluation".
-      phase: phase of the run.
-      rows, length: of its batch, over all devices.
-      microbatches: number of microbatches of a step.
-      flops: FLOP of the model's matrix products, over all devices; 0: none.
-      sizes: bytes on each device of what it reads, by name.
-      function: jitted.
-      arguments: arguments of `function`, shapes with their shardings.
-    """
-
-    name: str
+    name: str  # "step", "gradient" (of a step in two programs) or "evaluation"
     phase: Phase
-    rows: int
+    rows: int  # of its batch, over all devices
     length: int
-    microbatches: int
-    flops: float
-    sizes: dict[str, int]
-    function: Any
-    arguments: tuple[Any, ...]
+    microbatches: int  # of a step
+    flops: float  # of the model's matrix products, over all devices; 0: none
+    sizes: dict[str, int]  # bytes on each device of what it reads, by name
+    function: Any  # jitted
+    arguments: tuple[Any, ...]  # of `function`: shapes with their shardings
 
 
 def plan(config: RunConfig, mesh: Mesh) -> Run:
@@ -209,5 +198,4 @@ def with_rows(batch: AbstractBatch, rows: int) -> AbstractBatch:
 
 
 def _abstract_key(run: Run, purpose: str) -> jax.ShapeDtypeStruct:
-    """Returns a key without a sharding, as those of training have none."""
     return jax.eval_shape(functools.partial(run.key, purpose))

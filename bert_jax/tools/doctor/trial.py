@@ -39,27 +39,16 @@ _FILE_PADDING = 96 << 10
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A run, and the sizes of the whole data if it is opened on a sample.
+    """A run, and the sizes of the whole data if it is opened on a sample."""
 
-    Attributes:
-      run: run on the data or the sample; `run.phases` have the steps of the whole run.
-      rows: training rows of an epoch, for each phase.
-      held_out: rows of an evaluation, for each phase.
-      manifest: manifest of a corpus or its sample; None: labelled files.
-      sample: documents of a corpus that is not prepared; empty: it is.
-      text_bytes: bytes of that corpus, an estimate if it was not read to its end.
-      prepare_seconds: seconds to prepare the data; 0 if they are prepared.
-      prepare_bytes: bytes that the preparation writes.
-    """
-
-    run: Run
-    rows: tuple[int, ...]
-    held_out: tuple[int, ...]
-    manifest: Manifest | None = None
-    sample: tuple[Document, ...] = ()
-    text_bytes: float = 0.0
-    prepare_seconds: float = 0.0
-    prepare_bytes: float = 0.0
+    run: Run  # its phases have the steps of the whole run
+    rows: tuple[int, ...]  # training rows of an epoch, for each phase
+    held_out: tuple[int, ...]  # rows of an evaluation, for each phase
+    manifest: Manifest | None = None  # of a corpus or its sample; None: labelled files
+    sample: tuple[Document, ...] = ()  # documents of a corpus that is not prepared
+    text_bytes: float = 0.0  # of that corpus, an estimate if it was not read to its end
+    prepare_seconds: float = 0.0  # 0 if the data are prepared
+    prepare_bytes: float = 0.0  # that the preparation writes
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in steps; as `Run.steps_of`, of all data."""
@@ -67,11 +56,9 @@ class Trial:
         return duration_steps(self.run.config[name], phase, rows, self.run.steps)
 
     def evaluations(self, phase: Phase) -> int:
-        """Returns how often a phase evaluates."""
         return len(self._times("eval.every", phase)) if self.run.evaluation_rows(phase) else 0
 
     def checkpoints(self) -> int:
-        """Returns how many checkpoints the run writes."""
         return sum(len(self._times("checkpoint.every", phase)) for phase in self.run.phases)
 
     def _times(self, name: str, phase: Phase) -> set[int]:
@@ -110,7 +97,6 @@ def open_trial(config: RunConfig, workdir: str, folder: str) -> Trial:
 
 
 def _open_sample(config: PretrainingConfig, folder: str) -> Trial:
-    """Opens the run of a configuration on a sample of its corpus, which it prepares in `folder`."""
     started = time.monotonic()
     documents, text_bytes, scale = take_sample(config.data)
     reading = time.monotonic() - started
@@ -205,7 +191,6 @@ def _num_rows(manifest: Manifest, split: str, length: int) -> int:
 
 
 def _row_bytes(manifest: Manifest, split: str) -> int:
-    """Returns the bytes of all rows in a split, without file padding."""
     if split not in manifest.splits:
         return 0
     parts = manifest.content["splits"][split]["sequence_lengths"].values()

@@ -10,13 +10,12 @@ from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.outputs.files import (
     ARRAYS,
     ArraySpec,
-    check_ending,
     check_output,
     write_arrays,
     write_objects,
 )
 from bert_jax.tools.outputs.inputs import Inputs
-from bert_jax.tools.outputs.progress import Progress
+from bert_jax.tools.outputs.predictions import Progress
 from bert_jax.training.listener import Listener
 
 
@@ -35,8 +34,7 @@ def extract(
       UserError: before long work, for a file that cannot be written, a text that cannot
         be used, or a disk without room.
     """
-    check_output(output_path, inputs.paths)
-    ending = check_ending(output_path, ARRAYS)
+    ending = check_output(output_path, ARRAYS, inputs.paths)
 
     def rows() -> Iterator[TextRow]:
         return map(extractor.row, inputs.texts())

@@ -28,52 +28,40 @@ PREDICTIONS = (".jsonl", ".parquet", ".csv", ".tsv", ".json", ".conll", "")
 _CHUNK = 1000
 
 
-def check_output(output_path: str, input_paths: Iterable[str] = ()) -> None:
-    """Checks before long work that a file can be written.
-
-    Raises:
-      UserError: its folder does not exist, it is a folder, or it is one of the inputs.
-    """
-    if output_path in ("", "-"):
-        return
-    if not os.path.isdir(folder := os.path.dirname(output_path) or "."):
-        raise UserError(f"--output={output_path}: there is no folder {folder}.")
-    if os.path.isdir(output_path):
-        raise UserError(f"--output={output_path} is a folder: name a file in it.")
-    for path in input_paths if os.path.exists(output_path) else ():
-        if os.path.samefile(path, output_path):
-            raise UserError(f"--output={output_path} is the input: name another file.")
-
-
-def check_ending(path: str, allowed: Sequence[str]) -> str:
-    """Returns the ending of a file name; "" for no file, and for - .
+def check_output(path: str, endings: Sequence[str], input_paths: Iterable[str] = ()) -> str:
+    """Checks before long work that a file can be written; returns the ending of its name.
 
     Args:
-      path: the name.
-      allowed: the possible endings; "" among them: none is needed.
+      path: its path; "" is no file and - the standard output, neither of which has an ending.
+      endings: the possible endings, "" if none is needed.
+      input_paths: files that it must not be.
 
     Raises:
-      UserError: it is not allowed.
+      UserError: its folder does not exist, it is a folder or an input, or it has another ending.
     """
-    ending = os.path.splitext(path)[1].lower()
     if path in ("", "-"):
         return ""
-    if ending not in allowed:
-        named = [ending for ending in allowed if ending]
+    if not os.path.isdir(folder := os.path.dirname(path) or "."):
+        raise UserError(f"--output={path}: there is no folder {folder}.")
+    if os.path.isdir(path):
+        raise UserError(f"--output={path} is a folder: name a file in it.")
+    for each in input_paths if os.path.exists(path) else ():
+        if os.path.samefile(each, path):
+            raise UserError(f"--output={path} is the input: name another file.")
+    if (ending := os.path.splitext(path)[1].lower()) not in endings:
+        *others, last = filter(None, endings)
         raise UserError(
-            f"--output={path}: the ending says the form, {', '.join(named[:-1])} or {named[-1]}."
+            f"--output={path}: the ending says the form, {', '.join(others)} or {last}."
         )
     return ending
 
 
 def write_objects(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes objects as .parquet, or else as lines of JSON; the file is complete or absent."""
-    write = write_parquet if path.lower().endswith(".parquet") else write_json_lines
-    write(path, objects)
-
-
-def write_json_lines(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a JSON object on each line, arrays as lists; the file is complete or absent."""
+    """Writes objects as .parquet, or else as lines of JSON with arrays as lists; the file is
+    complete or absent."""
+    if path.lower().endswith(".parquet"):
+        write_parquet(path, objects)
+        return
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for fields in objects:
             file.write(json.dumps(as_lists(fields), ensure_ascii=False) + "\n")
@@ -114,7 +102,6 @@ def write_parquet(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def as_lists(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns fields with lists in place of arrays."""
     return {
         name: value.tolist() if isinstance(value, np.ndarray) else value
         for name, value in fields.items()

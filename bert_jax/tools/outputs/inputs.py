@@ -34,32 +34,21 @@ _NO_TEXTS = {
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A file, or values that are given as they are.
+    """A file, or values that are given as they are."""
 
-    Attributes:
-      path: path of the file or folder, or tfds:NAME[SPLIT]; empty: there are values.
-      values: texts, or other inputs of `make_examples`.
-    """
-
-    path: str = ""
-    values: tuple[Any, ...] = ()
+    path: str = ""  # of the file or folder, or tfds:NAME[SPLIT]; empty: there are values
+    values: tuple[Any, ...] = ()  # texts, or other inputs of `make_examples`
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """The sources of a command, in order; they can be read several times.
-
-    Attributes:
-      sources: files and values.
-      column: column of the texts in tables, for `texts` and models that read texts; "": found out.
-    """
+    """The sources of a command, in order; they can be read several times."""
 
     sources: tuple[Source, ...]
-    column: str = ""
+    column: str = ""  # of the texts in tables; "": found out
 
     @property
     def paths(self) -> list[str]:
-        """Paths of the files."""
         return [source.path for source in self.sources if os.path.isfile(source.path)]
 
     def __str__(self) -> str:
@@ -196,13 +185,7 @@ def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
 
 
 def _renumbered(example: Any, source: int, place: int, start: int) -> Any:
-    """Returns an example of a later source, whose numbers differ from those of the others.
-
-    Args:
-      source: number of the source.
-      place: number of the example in it.
-      start: number of the source's first example among all.
-    """
+    """Returns an example of a later source, whose numbers differ from those of the others."""
     changes: dict[str, Any] = {}
     if getattr(example, "id", "") == str(place):
         changes["id"] = str(start + place)

@@ -11,6 +11,7 @@ Until all examples are done, their lines are in a temporary folder beside the ou
 import json
 import os
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,11 +20,36 @@ from bert_jax.files.atomic import destination, is_stream, move_file
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tasks.task import Prediction
-from bert_jax.tools.outputs.files import check_output
 from bert_jax.tools.outputs.inputs import Inputs
-from bert_jax.tools.outputs.progress import Progress
 from bert_jax.tools.outputs.published import make_writer
 from bert_jax.training.listener import Listener
+
+
+class Progress:
+    """Counts examples that a model has answered.
+
+    Args:
+      total: number of examples.
+      listener: receives the counts and lines; None: nobody does.
+    """
+
+    def __init__(self, total: int, listener: Listener | None = None):
+        self._listener, self._total, self._done = listener or Listener(), total, 0
+        self.line = self._listener.line
+        self._start = time.perf_counter()
+
+    def add(self, count: int) -> None:
+        self._done += count
+        self._listener.progress(self._done, self._total)
+
+    def finish(self, count: int, what: str) -> None:
+        """Reports "1,000 lines answered in FILE: 12.3 s, 81.3 lines/s, compiling included"."""
+        seconds = time.perf_counter() - self._start
+        name = what.split()[0]
+        self.line(
+            f"{count:,} {what}: {seconds:.1f} s, {count / seconds:,.1f} {name}/s, compiling"
+            " included"
+        )
 
 
 def predict(
@@ -42,7 +68,6 @@ def predict(
       UserError: an example cannot be read, the model's head has random parameters, or the output
         has a form that the task does not have.
     """
-    check_output(output_path, inputs.paths)
     write = make_writer(model.config.task.name, model.task, inputs, output_path)
     predictor, counts = TaskPredictor(Predictor(model), top_k), Counter()
     count = _check_examples(predictor, inputs, counts)
@@ -69,12 +94,6 @@ def stream(
     report: Callable[[str], None] = lambda line: None,
 ) -> Iterator[tuple[Any, Prediction]]:
     """Yields each example with its prediction; all examples are checked first.
-
-    Args:
-      model: the model.
-      inputs: the examples.
-      top_k: candidates for each mask.
-      report: called at the end with a line about what was cut off, if anything was.
 
     Raises:
       UserError: as `predict`.

@@ -1,6 +1,6 @@
 """Predictions in other forms than JSON lines, by the ending of the output's name.
 
-.csv     the input's columns and the prediction's (`prediction_tables`); .tsv too, except of
+.csv     the input's columns and the prediction's (`write_table`); .tsv too, except of
          published sets, whose scoring programs read:
 
 .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
@@ -9,19 +9,21 @@
 .parquet a row for each prediction, with the input's columns if it is a table
 """
 
+import csv
 import functools
 import json
 import math
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from bert_jax.data.labelled.published_sets import GLUE, TextTask
+from bert_jax.data.labelled.table_rows import csv_writer
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.errors import UserError
-from bert_jax.tools.outputs import prediction_tables
-from bert_jax.tools.outputs.files import PREDICTIONS, check_ending, write_parquet
+from bert_jax.tools.outputs.files import PREDICTIONS, check_output, write_parquet
 from bert_jax.tools.outputs.inputs import Inputs
 
 # Between a word with spaces, or without any character, and its tag.
@@ -83,7 +85,6 @@ def _write_squad(task: Any, lines_path: str, path: str) -> None:
 
 
 def _write_conll(task: Any, lines_path: str, path: str) -> None:
-    """A word and its tag a line, a blank line between sentences."""
     del task
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for row in _read(lines_path):
@@ -93,11 +94,11 @@ def _write_conll(task: Any, lines_path: str, path: str) -> None:
             file.write("".join(f"{line}\n" for line in lines) + "\n")
 
 
-# Of each task: the ending, the function that checks (task, path), and the one that writes.
-_FORMS: dict[str, tuple[str, Callable[[Any, str], None], Callable[[Any, str, str], None]]] = {
-    "classification": (".tsv", _check_glue, _write_glue),
-    "span": (".json", lambda task, path: None, _write_squad),
-    "tagging": (".conll", lambda task, path: None, _write_conll),
+# Ending -> the task, and the function that writes.
+_FORMS: dict[str, tuple[str, Callable[[Any, str, str], None]]] = {
+    ".tsv": ("classification", _write_glue),
+    ".json": ("span", _write_squad),
+    ".conll": ("tagging", _write_conll),
 }
 
 
@@ -115,27 +116,88 @@ def make_writer(
     Raises:
       UserError: the form is another task's, or the form cannot have that path.
     """
-    ending = check_ending(output_path, PREDICTIONS)
+    ending = check_output(output_path, PREDICTIONS, inputs.paths)
     is_dataset = any(source.path.startswith("tfds:") for source in inputs.sources)
     has_table = task.has_tables and not is_dataset
     if ending in (".csv", ".tsv") and has_table:
-        return functools.partial(prediction_tables.write_table, task, inputs)
+        return functools.partial(write_table, task, inputs)
     if ending == ".parquet":
-        rows = functools.partial(prediction_tables.rows_with_predictions, task, inputs)
+        rows = functools.partial(rows_with_predictions, task, inputs)
         return lambda lines, path: write_parquet(path, rows(lines) if has_table else _read(lines))
     if ending == ".csv":
         raise UserError(
             f"--output={output_path}: predictions of the task {name!r} for this input have no"
             " columns: take another ending, such as .jsonl."
         )
-    for other, (of_form, check, write) in _FORMS.items():
-        if of_form != ending:
-            continue
-        if other != name:
-            raise UserError(
-                f"--output={output_path}: {ending} is for the task {other!r}, and this run's is"
-                f" {name!r}: take another ending, such as .jsonl."
-            )
-        check(task, output_path)
-        return functools.partial(write, task)
-    return None
+    if ending not in _FORMS:
+        return None
+    of_form, write = _FORMS[ending]
+    if of_form != name:
+        raise UserError(
+            f"--output={output_path}: {ending} is for the task {of_form!r}, and this run's is"
+            f" {name!r}: take another ending, such as .jsonl."
+        )
+    if ending == ".tsv":
+        _check_glue(task, output_path)
+    return functools.partial(write, task)
+
+
+def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:
+    """Writes the rows of an input, in order, with columns of their predictions at the end.
+
+    The new columns are `predicted_label` and `probability`; `predicted_labels` (multi-label,
+    separated by commas); `predicted_value`; or `predicted_choice`, `predicted_ending` and
+    `probability`. A table without a header stays without one.
+
+    Taggers have a row for each entity, with `id`, `text` (the sentence), `type`, `entity`, `start`
+    and `end` (characters of the text), `probability`; or for each word, with its `tag`.
+
+    Args:
+      task: task.
+      inputs: tables, JSON lines, files with a text a line, and texts.
+      lines_path: predictions as JSON lines.
+      path: file to write, .csv or .tsv.
+    """
+    is_tsv = path.endswith(".tsv")
+    with (
+        whole_file(path) as temporary,
+        open(temporary, "w", encoding="utf-8", newline="") as file,
+    ):
+        # Objects of JSON lines may have different fields.
+        names = list(dict.fromkeys(name for row in _rows(task, inputs) for name in row))
+        pairs = zip(_rows(task, inputs), _read(lines_path), strict=True)
+        rows = ((row, found) for row, prediction in pairs for found in task.cells(prediction))
+        style = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if is_tsv else {}
+        writer = csv_writer(file, **style)
+        for number, (row, found) in enumerate(rows):
+            if number == 0 and not any(isinstance(name, int) for name in names):
+                writer.writerow([*names, *found])
+            cells = map(_cell, [*(row.get(name) for name in names), *found.values()])
+            # A TSV has no quotes: a cell has neither tabs nor line ends. Offsets stay right.
+            writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
+
+
+def rows_with_predictions(task: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of an input with the columns of their predictions; see `write_table`."""
+    for row, prediction in zip(_rows(task, inputs), _read(lines_path), strict=True):
+        for found in task.cells(prediction):
+            yield {str(name): value for name, value in row.items()} | found
+
+
+def _rows(task: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
+    if task.TABLES_OF_EXAMPLES:
+        yield from map(task.example_row, inputs.examples(task, task.EXAMPLE, Counter()))
+        return
+    for source in inputs.sources:
+        if source.path:
+            yield from task.input_rows(source.path)
+        else:
+            yield from ({"text": value} for value in source.values)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    return "" if value is None else str(value)

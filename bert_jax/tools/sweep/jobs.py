@@ -25,30 +25,18 @@ WORKDIR = "{workdir}"
 
 @dataclass(frozen=True)
 class Job:
-    """One process.
+    """One process."""
 
-    Attributes:
-      name: name of the folder runs/NAME.
-      kind: `train` or `prepare`.
-      config: configuration file.
-      overrides: dotted field -> text; `{workdir}` stands for the folder of the sweep.
-      settings: the resolved configuration, as dict.
-      needs: names of jobs that must be complete.
-      snapshot: (job, step): the checkpoint that it starts from, if not the chosen one.
-      system, task: as of `plan.Run`.
-      seed: seed of the run; None for data.
-    """
-
-    name: str
-    kind: str
-    config: str
-    overrides: dict[str, str]
-    settings: dict[str, Any]
-    needs: Sequence[str] = ()
-    snapshot: tuple[str, int] | None = None
-    system: str = ""
+    name: str  # of the folder runs/NAME
+    kind: str  # `train` or `prepare`
+    config: str  # configuration file
+    overrides: dict[str, str]  # dotted field -> text; `{workdir}`: the sweep's folder
+    settings: dict[str, Any]  # the resolved configuration
+    needs: Sequence[str] = ()  # names of jobs that must be complete
+    snapshot: tuple[str, int] | None = None  # (job, step) that it starts from
+    system: str = ""  # as `task`, of `plan.Run`
     task: str = ""
-    seed: int | None = None
+    seed: int | None = None  # None for data
 
     def command(self, workdir: str) -> list[str]:
         """Returns the words of its command line; relative paths are those of the sweep's."""
@@ -136,7 +124,6 @@ class _Expansion:
         self._of_run[run.name] = names
 
     def _overrides(self, run: Run, index: int) -> tuple[dict[str, str], list[str]]:
-        """Returns the overrides of one seed as text, and the jobs that they name."""
         needs: list[str] = []
 
         def replace(match: re.Match[str]) -> str:

@@ -14,7 +14,7 @@ from bert_jax.tools.pages.markup import Content, Markup, tag
 from bert_jax.tools.pages.plot import Line, line_plot
 from bert_jax.tools.pages.tables import table
 from bert_jax.tools.pages.titles import REPORT, title_of
-from bert_jax.tools.sweep import record, report, results
+from bert_jax.tools.sweep import record, report
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
@@ -30,7 +30,7 @@ def sweep_page(workdir: str) -> str:
       UserError: the folder holds no sweep.
     """
     plan = record.load_plan(workdir)
-    found = results.collect(plan, workdir)
+    found = record.collect(plan, workdir)
     sections = [Section(part.title, _table(part, plan, found)) for part in plan.tables]
     sections.append(Section("Runs", _runs(plan, found, workdir)))
     lead = [tag("p", report.progress(plan, found)), tag("p", plan.note) if plan.note else None]
@@ -71,7 +71,6 @@ def _table(part: Table, plan: Plan, found: Results) -> Content:
 
 
 def _cell(text: str) -> Content:
-    """Returns a cell of the report in Markdown, in which the best is bold."""
     return tag("strong", text.strip("*")) if text.startswith("**") else text
 
 

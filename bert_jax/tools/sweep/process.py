@@ -54,14 +54,7 @@ class Process:
     """
 
     def __init__(self, job: Job, slot: Slot, workdir: str, lock: BinaryIO):
-        """Starts the process; its output is appended to log.txt.
-
-        Args:
-          job: job to run.
-          slot: where.
-          workdir: folder of the sweep.
-          lock: result of `try_lock`; closed by this object.
-        """
+        """Starts the process, whose output is appended to log.txt; `release` closes `lock`."""
         self.job, self.slot = job, slot
         self._lock = lock
         self._started = time.monotonic()
@@ -126,5 +119,4 @@ class Process:
 
     @property
     def seconds(self) -> float:
-        """Time since the start."""
         return time.monotonic() - self._started

@@ -12,22 +12,24 @@ snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs
 import dataclasses
 import hashlib
 import json
+import math
 import os
 import pathlib
 import shutil
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from bert_jax.config import store
 from bert_jax.config.group import flatten
 from bert_jax.config.store import parse
-from bert_jax.files.atomic import read_json, whole_folder, write_json
+from bert_jax.files.atomic import read_json, read_json_lines, whole_folder, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.training.seals import checksum_file
 
 PLAN, RESULTS, REPORT = store.SWEEP, "results.jsonl", "results.md"
-_STARTED, _FINISHED, _LOG = "job.json", "finished.json", "log.txt"
+_STARTED, _FINISHED = "job.json", "finished.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +44,10 @@ class Plan:
 
     @property
     def trainings(self) -> list[Job]:
-        """The jobs that train, in order."""
         return [job for job in self.jobs if job.kind == "train"]
 
 
 def save_plan(plan: Plan, workdir: str) -> None:
-    """Writes sweep.json."""
     os.makedirs(workdir, exist_ok=True)
     write_json(os.path.join(workdir, PLAN), dataclasses.asdict(plan), sort_keys=False)
 
@@ -77,22 +77,18 @@ def load_plan(workdir: str) -> Plan:
 
 
 def folder_of(job: str, workdir: str) -> pathlib.Path:
-    """Returns the folder of a job."""
     return pathlib.Path(workdir, "runs", job)
 
 
 def log_of(job: str, workdir: str) -> pathlib.Path:
-    """Returns the path of a job's output."""
-    return folder_of(job, workdir) / _LOG
+    return folder_of(job, workdir) / "log.txt"
 
 
 def is_finished(job: str, workdir: str) -> bool:
-    """Whether a job is complete."""
     return (folder_of(job, workdir) / _FINISHED).is_file()
 
 
 def mark_started(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
-    """Writes what a job is started with."""
     values = {"settings": job.settings, "origin": _origin(job, jobs)}
     write_json(folder_of(job.name, workdir) / _STARTED, values)
 
@@ -165,11 +161,47 @@ def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
     return target
 
 
-# ----------------------------------------------------------------------------------- of its output
+# --------------------------------------------------------------------------------------- results
 
 
-def last_lines(job: str, workdir: str, count: int) -> list[str]:
-    """Returns the last lines of a job's output that are not empty."""
-    path = log_of(job, workdir)
-    text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
-    return [line for line in text.splitlines() if line.strip()][-count:]
+def collect(plan: Plan, workdir: str) -> list[dict[str, Any]]:
+    """Returns the results of all complete runs, in the order of the plan."""
+    complete = (job for job in plan.trainings if is_finished(job.name, workdir))
+    return [result(job, workdir) for job in complete]
+
+
+def result(job: Job, workdir: str) -> dict[str, Any]:
+    """Returns the results of a complete run.
+
+    `metrics` are those of its results.json, or of its last evaluation during training where there
+    is none. `seconds` are those of the steps, with the compilation at the start of a process and
+    without evaluations; `tokens` are positions, padding included. Work that was lost when a process
+    was killed, and done again, is counted once.
+    """
+    folder = folder_of(job.name, workdir)
+    rows = read_json_lines(folder / "metrics.jsonl")
+    shapes = folder / "parameters.json"
+    speed = next((row["speed"] for row in reversed(rows) if row.get("speed")), {})
+    return {
+        "name": job.name,
+        "system": job.system,
+        "task": job.task,
+        "seed": job.seed,
+        "metrics": _metrics(job, workdir, rows),
+        "steps": max((row["step"] for row in rows if row["split"] == "train"), default=None),
+        "parameters": sum(row[-1] for row in read_json(shapes)) if shapes.is_file() else None,
+        "seconds": round(speed.get("seconds", 0.0), 2),
+        "tokens": round(speed.get("tokens", 0)),
+    }
+
+
+def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, float]:
+    path = folder_of(job.name, workdir) / "results.json"
+    if path.is_file():
+        values = dict(read_json(path)["eval"])
+    else:
+        values = next((row for row in reversed(rows) if row["split"] == "validation"), {})
+        values = {name: x for name, x in values.items() if name not in ("step", "split", "speed")}
+    if isinstance(loss := values.get("masked_lm_loss"), float):
+        values.setdefault("masked_lm_perplexity", math.exp(min(loss, 700.0)))
+    return values

@@ -14,7 +14,7 @@ from bert_jax.tools.pages.scales import duration
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.tools.sweep.record import Plan
 
-# Objects of `results.collect`.
+# Objects of `record.collect`.
 Results = Sequence[dict[str, Any]]
 # Header and rows of a table.
 Grid = tuple[list[str], list[list[str]]]
@@ -32,11 +32,12 @@ def markdown(plan: Plan, results: Results) -> str:
         if compared[1]:
             parts += [_grid(compared), explain(table, results, compared)]
     parts += ["## Runs", _grid(runs_table(results))]
-    return "\n\n".join(map(_wrapped, filter(None, parts))) + "\n"
+    wrapper = textwrap.TextWrapper(100, break_on_hyphens=False, break_long_words=False)
+    wrapped = (p if p.startswith(("|", "#")) else wrapper.fill(p) for p in filter(None, parts))
+    return "\n\n".join(wrapped) + "\n"
 
 
 def progress(plan: Plan, results: Results) -> str:
-    """Returns how many runs are complete."""
     return f"{len(results)} of {len(plan.trainings)} runs are complete."
 
 
@@ -167,10 +168,3 @@ def _grid(grid: Grid) -> str:
     widths = [max(3, *map(len, column)) for column in zip(header, *rows, strict=True)]
     lines = [header, ["-" * width for width in widths], *rows]
     return "\n".join(f"| {' | '.join(map(str.ljust, line, widths))} |" for line in lines)
-
-
-def _wrapped(part: str) -> str:
-    """Returns a paragraph in lines of at most 100 characters; tables and headings as they are."""
-    if part.startswith(("|", "#")):
-        return part
-    return textwrap.fill(part, 100, break_on_hyphens=False, break_long_words=False)

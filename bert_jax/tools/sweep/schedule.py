@@ -1,6 +1,7 @@
 """Runs the jobs of a sweep: each after what it needs, as many at a time as there are slots."""
 
 import contextlib
+import functools
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,29 +21,22 @@ _LINES_OF_A_FAILURE = 12
 
 @dataclass
 class Outcome:
-    """How the jobs of a sweep ended.
+    """How the jobs of a sweep ended."""
 
-    Attributes:
-      finished: names of complete jobs, those that were complete before included.
-      failed: name -> reason.
-      skipped: name -> the job that failed.
-      signal_name: the signal that stopped the sweep; empty if it ran to its end.
-    """
-
-    finished: list[str] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    skipped: dict[str, str] = field(default_factory=dict)
-    signal_name: str = ""
+    finished: list[str] = field(default_factory=list)  # those that were complete before included
+    failed: dict[str, str] = field(default_factory=dict)  # name -> reason
+    skipped: dict[str, str] = field(default_factory=dict)  # name -> the job that failed
+    signal_name: str = ""  # that stopped the sweep; empty if it ran to its end
 
     def describe_failures(self, workdir: str) -> list[str]:
         """Returns lines with each failed job, why, and the end of its output."""
         lines = []
         for job, reason in self.failed.items():
-            lines += [
-                "",
-                f"{job} failed: {reason}. Its output is in {record.log_of(job, workdir)}:",
-            ]
-            lines += [f"    {x}" for x in record.last_lines(job, workdir, _LINES_OF_A_FAILURE)]
+            path = record.log_of(job, workdir)
+            text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+            lines += ["", f"{job} failed: {reason}. Its output is in {path}:"]
+            last = [line for line in text.splitlines() if line.strip()][-_LINES_OF_A_FAILURE:]
+            lines += [f"    {line}" for line in last]
         if self.skipped:
             lines.append("")
         return lines + [f"{job} was skipped: it needs {bad}." for job, bad in self.skipped.items()]
@@ -63,41 +57,33 @@ def _stop_requests() -> Iterator[list[str]]:
             signal.signal(number, handler)
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+_say = functools.partial(print, flush=True)
 
 
 class _Schedule:
     """The state of a sweep that runs."""
 
     def __init__(
-        self,
-        selected: Sequence[Job],
-        jobs: Mapping[str, Job],
-        slots: Sequence[Slot],
-        workdir: str,
+        self, selected: Sequence[Job], jobs: Mapping[str, Job], slots: Sequence[Slot], workdir: str
     ):
         self._jobs, self._workdir = jobs, workdir
         self._total = len(selected)
-        self._waiting = list(selected)
+        self.waiting = list(selected)
         self._free = list(slots)
         self._busy_elsewhere: set[str] = set()
         self._shown: dict[str, float] = {}  # job -> when its last line was printed
         self.running: list[Process] = []
         self.outcome = Outcome()
 
-    def has_more(self) -> bool:
-        return bool(self._waiting or self.running)
-
     def start_what_can(self) -> None:
         """Starts jobs, in order, while slots are free; skips what depends on a failed job."""
         lost = self.outcome.failed | self.outcome.skipped
-        for job in list(self._waiting):
+        for job in list(self.waiting):
             if record.is_finished(job.name, self._workdir):
-                self._waiting.remove(job)
+                self.waiting.remove(job)
                 self.outcome.finished.append(job.name)
             elif bad := next((need for need in job.needs if need in lost), ""):
-                self._waiting.remove(job)
+                self.waiting.remove(job)
                 bad = self.outcome.skipped.get(bad, bad)
                 self.outcome.skipped[job.name] = lost[job.name] = bad
                 _say(f"{job.name}: skipped, since it needs {bad}")
@@ -114,7 +100,7 @@ class _Schedule:
         if record.is_finished(job.name, self._workdir):  # by that other process
             lock.close()
             return
-        self._waiting.remove(job)
+        self.waiting.remove(job)
         is_resumed = record.log_of(job.name, self._workdir).is_file()
         slot = self._free[0]
         try:
@@ -145,11 +131,10 @@ class _Schedule:
                 _say(f"{job.name}: finished after {took} ({done} of {self._total})")
             elif is_stopping:
                 _say(f"{job.name}: stopped; it will be resumed")
+            elif ending == "stopped":
+                self._fail(job, "another process stopped it with a signal")
             else:
-                is_stopped = ending == "stopped"
-                self._fail(
-                    job, "another process stopped it with a signal" if is_stopped else ending
-                )
+                self._fail(job, ending)
             process.release()
             self.running.remove(process)
             self._free.append(process.slot)
@@ -191,7 +176,7 @@ def run_jobs(
     schedule = _Schedule(selected, jobs, slots, workdir)
     with _stop_requests() as received:
         answered = 0
-        while schedule.running or (schedule.has_more() and not received):
+        while schedule.running or (schedule.waiting and not received):
             if len(received) > answered:
                 if not answered:
                     _say(f"{received[0]}: waiting for the running jobs to save")

@@ -10,17 +10,11 @@ from bert_jax.files.errors import UserError
 
 @dataclass(frozen=True)
 class Slot:
-    """A part of the machine.
+    """A part of the machine."""
 
-    Attributes:
-      number: number of the slot, from 0.
-      cores: CPU cores that its process may use; empty: all.
-      environment: variables of its process.
-    """
-
-    number: int
-    cores: frozenset[int] = frozenset()
-    environment: dict[str, str] = field(default_factory=dict)
+    number: int  # from 0
+    cores: frozenset[int] = frozenset()  # that its process may use; empty: all
+    environment: dict[str, str] = field(default_factory=dict)  # variables of its process
 
     def describe(self) -> str:
         """Returns for example "cores 0,1, CUDA_VISIBLE_DEVICES=0"; empty for the whole machine."""

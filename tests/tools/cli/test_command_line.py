@@ -3,6 +3,7 @@
 import argparse
 import logging
 import pathlib
+import re
 
 import pytest
 
@@ -79,34 +80,20 @@ def test_the_forms_of_a_flag(words, changes):
         (["--kind=c"], "argument --kind: invalid choice: 'c' (choose from "),
         (["--count=1.5"], "argument --count: invalid int value: '1.5' (see --help)."),
         (["--count=-1"], "--count=-1 must be at least 0."),
-        (["--rate=fast"], "argument --rate: invalid float value: 'fast' (see --help)."),
         (["--nam=x"], "Unknown flag --nam: did you mean --name?"),
         (["--zzz"], "Unknown flag --zzz: see --help."),
-        (["-name=x"], "Unknown flag -name: did you mean --name?"),
         (["--name"], "argument --name: expected one argument (see --help)."),
-        (
-            ["--name=hdfs://cluster/run"],
-            "--name=hdfs://cluster/run: hdfs:// is not read or",
-        ),
+        (["--name=hdfs://cluster/run"], "--name=hdfs://cluster/run: hdfs:// is not read or"),
     ],
 )
 def test_an_invalid_flag_is_named(words, message):
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=f"^{re.escape(message)}"):
         parse_flags(*words)
-    assert str(error.value).startswith(message)
 
 
-def test_a_flag_that_must_be_given_is_named():
-    flags = (Flag("vocab", "", "A file.", missing="a vocab.txt"),)
-    with pytest.raises(UserError, match=r"--vocab is missing: a vocab.txt\."):
-        command_line.parse("bert_jax test", "", flags, [])
-
-
-@pytest.mark.parametrize("word", ["--help", "-h"])
-def test_help_has_the_example_and_every_flag(word, capsys):
-    with pytest.raises(SystemExit) as end:
-        parse_flags(word)
-    assert end.value.code == 0
+def test_help_has_the_example_and_every_flag(capsys):
+    with pytest.raises(SystemExit, match="^0$"):
+        parse_flags("--help")
     said = capsys.readouterr().out
     assert "usage: bert_jax test" in said and "    an example\n" in said
     assert "100 % is 1. (default: 0.5)" in said and "--nocheck" in said
@@ -126,22 +113,17 @@ def test_addresses_become_local_paths_except_in_the_configuration(monkeypatch):
 
 
 def test_overrides_take_the_type_of_their_field():
-    config = parse(
-        TINY,
-        "--config.steps=7",
-        "--config.optimizer.learning_rate=2",
-        "--config.model.remat=true",
-        "--config.phases=((64, 0.5), (128, 0.5, 16))",
-        "--config.eval.every=7",
-        "--config.data.lowercase=false",
-    )
+    values = {
+        "optimizer.learning_rate": ("2", 2.0),
+        "model.remat": ("true", True),
+        "phases": ("((64, 0.5), (128, 0.5, 16))", ((64, 0.5), (128, 0.5, 16))),
+        "eval.every": ("7", "7"),
+    }
+    words = [f"--config.{name}={text}" for name, (text, _) in values.items()]
+    config = parse(TINY, *words, "--config.steps", "7")
     assert config.steps == 7
-    assert config.optimizer.learning_rate == 2.0
-    assert isinstance(config.optimizer.learning_rate, float)
-    assert config.model.remat is True
-    assert config.phases == ((64, 0.5), (128, 0.5, 16))
-    assert config.eval.every == "7"
-    assert config.data.lowercase is False
+    for name, (_, value) in values.items():
+        assert config[name] == value and type(config[name]) is type(value)
 
 
 def test_flags_have_any_order_and_the_last_one_counts(tmp_path):
@@ -150,16 +132,6 @@ def test_flags_have_any_order_and_the_last_one_counts(tmp_path):
     config = parse(*first)
     assert (config.steps, config.model.num_layers) == (5, 2)
     assert parse(*again).to_dict() == config.to_dict()
-
-
-def test_a_preset_changes_the_file_and_what_is_given_wins():
-    words = ["--config.preset=roberta", "--config.model.activation=gelu_tanh"]
-    for order in (words, words[::-1]):
-        config = parse(TINY, *order)
-        assert config.model.activation == "gelu_tanh"
-        assert config.model.layer_norm_epsilon == 1e-5
-        assert config.optimizer.no_decay == ()
-        assert config.model.num_layers == 2
 
 
 def test_a_run_brings_its_own_configuration(tmp_path):
@@ -173,88 +145,28 @@ def test_a_run_brings_its_own_configuration(tmp_path):
 
 
 INVALID = {
-    "unknown preset": (
-        ["--config.preset=bart"],
-        "Unknown preset 'bart'. Available: paper, google_2018, google_2019, hf, roberta.",
-    ),
-    "a preset and what it excludes": (
-        ["--config.preset=google_2019", "--config.data.mask_rounding=bernoulli"],
-        "config.data.mask_rounding='bernoulli' needs config.data.mode='dynamic'",
-    ),
-    "no pairs to guess about": (
-        ["--config.preset=hf", "--config.model.next_sentence=true"],
-        "config.model.next_sentence=True needs config.data.segments='pairs'",
-    ),
-    "unknown field": (
-        ["--config.model.hiden_size=3"],
-        "There is no configuration field 'hiden_size': did you mean 'hidden_size'?",
-    ),
-    "unknown group": (
-        ["--config.modell.hidden_size=3"],
-        "There is no configuration field 'modell': did you mean 'model'?",
-    ),
-    "a field of another group": (
-        ["--config.learning_rate=1"],
-        "There is no configuration field 'learning_rate': did you mean 'optimizer.learning_rate'?",
-    ),
-    "nothing like it": (
-        ["--config.zzz=3"],
-        "There is no configuration field 'zzz': docs/configuration.md has them all.",
-    ),
-    "an item of a tuple": (
-        ["--config.phases[0]=2"],
-        "There is no configuration field 'phases[0]': did you mean 'phases'?",
-    ),
-    "text for a number": (["--config.steps=abc"], "takes a value of type int, such as "),
-    "fraction for a count": (["--config.steps=1.5"], "takes a value of type int, such as "),
-    "text for a fraction": (
-        ["--config.optimizer.learning_rate=fast"],
-        "takes a value of type float, such as ",
-    ),
-    "neither true nor false": (["--config.model.remat=maybe"], "a value of type bool, such as "),
-    "no tuple": (["--config.phases=((128, 1.0)"], "takes a value of type tuple, such as ((64, "),
-    "a group": (
-        ["--config.model={}"],
-        "--config.model is a group of fields: set them one by one, for example"
-        " --config.model.FIELD=VALUE.",
-    ),
-    "no value": (["--config.steps"], "--config.steps lacks its value: write --config.steps=VALUE."),
-    "a field of a task": (
-        ["--text_column=x"],
-        "Unknown flag --text_column: did you mean --config.task.text_a=x?",
-    ),
-    "a field": (["--epochs=3"], "Unknown flag --epochs: did you mean --config.epochs=3?"),
-    "a name of other programs": (
-        ["--max_steps", "5"],
-        "Unknown flag --max_steps: did you mean --config.steps=VALUE?",
-    ),
-    "no dashes": (
-        ["config.steps=4"],
-        "'config.steps=4' is not a flag: flags begin with two dashes. Did you mean --config.steps",
-    ),
-    "another word": (["more"], "'more' is not a flag: flags begin with two dashes."),
-    "infinite": (
-        ["--config.optimizer.learning_rate=1e999"],
-        "config.optimizer.learning_rate=inf is not a finite number.",
-    ),
-    "another object store": (
-        ["--config.data.source=text:abfss://bucket/*.txt"],
-        "is not read or written: mount the bucket as a folder",
-    ),
+    "--config.model.hiden_size=3": "configuration field 'hiden_size': did you mean 'hidden_size'",
+    "--config.zzz=3": "no configuration field 'zzz': docs/configuration.md has them all.",
+    "--config.phases[0]=2": "no configuration field 'phases[0]': did you mean 'phases'?",
+    "--config.steps=1.5": "takes a value of type int, such as ",
+    "--config.model.remat=maybe": "a value of type bool, such as ",
+    "--config.phases=((128,1.0)": "takes a value of type tuple, such as ((64, ",
+    "--config.model={}": "--config.model is a group of fields: set them one by one, for example",
+    "--config.steps": "--config.steps lacks its value: write --config.steps=VALUE.",
+    "--text_column=x": "Unknown flag --text_column: did you mean --config.task.text_a=x?",
+    "--epochs=3": "Unknown flag --epochs: did you mean --config.epochs=3?",
+    "--max_steps 5": "Unknown flag --max_steps: did you mean --config.steps=VALUE?",
+    "config.steps=4": "'config.steps=4' is not a flag: flags begin with two dashes. Did you mean",
+    "more": "'more' is not a flag: flags begin with two dashes.",
+    "--config.optimizer.learning_rate=1e999": "learning_rate=inf is not a finite number.",
+    "--config.data.source=text:abfss://bucket/*.txt": "is not read or written: mount the bucket",
 }
 
 
-def test_fields_may_have_their_values_after_a_space():
-    words = ["--config.steps", "5", "--config.optimizer.learning_rate", "-1", "--config.seed=3"]
-    flags = command_line.parse("bert_jax train", "", CONFIG, words)
-    assert flags.overrides == {"steps": "5", "optimizer.learning_rate": "-1", "seed": "3"}
-
-
-@pytest.mark.parametrize("words, message", INVALID.values(), ids=INVALID.keys())
-def test_an_invalid_command_line_is_named(words, message):
-    with pytest.raises(UserError) as error:
-        parse(TINY, *words)
-    assert message in str(error.value)
+@pytest.mark.parametrize("line", INVALID)
+def test_an_invalid_command_line_is_named(line):
+    with pytest.raises(UserError, match=re.escape(INVALID[line])):
+        parse(TINY, *line.split())
 
 
 @pytest.mark.parametrize(
@@ -293,29 +205,6 @@ def test_a_folder_without_a_usable_run(content, message, tmp_path):
             parse(TINY, f"--workdir={tmp_path}")
 
 
-def test_a_configuration_is_asked_for():
-    with pytest.raises(UserError, match=r"--config is missing: give a file, .*base\.py\.$"):
-        parse("--config.steps=3", "--workdir=run")
-    with pytest.raises(UserError, match=r"--config is missing.*, or --workdir=DIR of a run\.$"):
-        parse(run_is_enough=True)
-
-
-@pytest.mark.parametrize(
-    "name, message",
-    [
-        ("ner.py:foo", "Unknown set 'foo'. Available: conll2003, wnut17, wikigold."),
-        ("squad.py:v3", "Unknown version 'v3'. Available: v1, v2."),
-        ("glue.py:foo", "Unknown GLUE task 'foo'. Available: cola, sst2, mrpc, stsb, qqp, mnli,"),
-        ("chinese.py:foo", "Unknown set 'foo'. Available: xnli, chnsenticorp, lcqmc, msra_ner,"),
-        ("tagging.py:foo", "Unknown tags 'foo'. Available: entities, words."),
-    ],
-)
-def test_an_argument_that_a_configuration_does_not_have(name, message):
-    with pytest.raises(UserError) as error:
-        parse(f"--config=configs/{name}", "--config.seed=1")
-    assert str(error.value).startswith(f"--config=configs/{name}: {message}")
-
-
 def test_configurations_are_looked_up_here_and_then_in_the_package(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert parse("--config=configs/tiny.py").model.num_layers == 2
@@ -343,7 +232,6 @@ def test_configurations_are_looked_up_here_and_then_in_the_package(tmp_path, mon
     [
         (UserError("x=1\nis wrong."), 2, "error: x=1 is wrong.\n"),
         (IsADirectoryError(21, "Is a directory", "/tmp"), 2, "error: /tmp: Is a directory\n"),
-        (OSError(28, "No space left on device"), 2, "error: No space left on device\n"),
         (KeyboardInterrupt(), 130, ""),
     ],
 )
@@ -351,14 +239,9 @@ def test_what_the_user_can_correct_is_one_line(error, code, message, capsys):
     def main(words):
         raise error
 
-    with pytest.raises(SystemExit) as end:
+    with pytest.raises(SystemExit, match=f"^{code}$"):
         command_line.run(main)
-    assert (end.value.code, capsys.readouterr().err) == (code, message)
-
-
-def test_a_defect_keeps_its_traceback():
-    def main(words):
-        raise ValueError("not ours")
-
+    assert capsys.readouterr().err == message
+    error = ValueError("not ours")  # keeps its traceback
     with pytest.raises(ValueError, match="not ours"):
         command_line.run(main)

@@ -53,13 +53,10 @@ def complete(tmp_path_factory):
     "line, expected",
     [
         ("bert_jax fi", ["finetune", "fill_mask"]),
-        ("bert_jax convert to_s", ["to_stablehlo"]),
         ("bert_jax convert to_hf --no", ["--nocomparison"]),
-        ("bert_jax encode --nor", ["--normalize"]),
         ("bert_jax convert to_onnx --output=v", ["vectors"]),
-        ("bert_jax encode --mod", ["--model="]),
         ("bert_jax train --conf", ["--config=", "--config."]),
-        ("bert_jax encode corp", ["corpus.txt"]),
+        ("bert_jax ", list(COMMANDS)),
         ("bert_jax encode --model=corp", ["corpus.txt"]),
     ],
 )
@@ -67,20 +64,8 @@ def test_bash_completes_commands_flags_values_and_files(complete, line, expected
     assert complete(line) == expected
 
 
-def test_every_command_is_offered(complete):
-    assert complete("bert_jax ") == list(COMMANDS)
-
-
-def test_zsh_completes_the_values_of_flags_in_the_same_word():
-    text = script("zsh")
-    assert (
-        text.startswith("#compdef bert_jax\n") and '"--general=[' in text and "--config.-[" in text
-    )
-
-
-def test_without_shtab_its_extra_is_named(monkeypatch):
+def test_zsh_has_a_script_and_without_shtab_its_extra_is_named(monkeypatch):
+    assert script("zsh").startswith("#compdef bert_jax\n") and "--config.-[" in script("zsh")
     monkeypatch.setitem(sys.modules, "shtab", None)
-    with pytest.raises(
-        ValueError, match=r"^completion needs shtab: pip install .*\.\[completion\]"
-    ):
+    with pytest.raises(ValueError, match=r"^completion needs shtab: pip install "):
         script("bash")

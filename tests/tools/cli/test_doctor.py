@@ -69,14 +69,8 @@ def test_the_first_finding_comes_before_jax_is_imported():
     assert done.stdout == "machine False\nTrue []\n", done.stderr
 
 
-@pytest.mark.parametrize(
-    "flag, message",
-    [
-        ("--config.data.source=text:/no/such/file", "problem  No file matches"),
-        ("--config.mesh.data=3", "problem  The mesh data=3 x fsdp=1 x tensor=1 does not use"),
-    ],
-)
-def test_a_problem_exits_with_1_and_leaves_the_folder_alone(flag, message, tmp_path, monkeypatch):
+def test_a_problem_exits_with_1_and_leaves_the_folder_alone(tmp_path, monkeypatch):
+    flag, message = "--config.mesh.data=3", "problem  The mesh data=3 x fsdp=1 x tensor=1 does not"
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     workdir = f"--workdir={tmp_path / 'run'}"
     code, out, err = run(["doctor", "--config=configs/tiny.py", workdir, flag])
@@ -116,8 +110,6 @@ def test_programs_are_compiled_for_other_hardware(elsewhere):
     assert code == 0 and out.startswith("machine\n  ok       Devices: 8 x cpu.\nsettings\n")
     program = r"  ok +step, 8 x 16 tokens: compiled in \d+ s\n +memory +fits: "
     assert re.search(program, out) and "  ok       evaluation, 8 x 16 tokens" in out
-    code, out = elsewhere(0, "--nodata")
-    assert code == 0 and "programs" not in out
 
 
 def test_what_does_not_fit_is_a_problem_with_numbers_in_json(elsewhere):
@@ -127,8 +119,6 @@ def test_what_does_not_fit_is_a_problem_with_numbers_in_json(elsewhere):
     assert code == 1 and step["level"] == evaluation["level"] == "problem"
     assert step["values"]["bytes"]["peak"] > step["values"]["bytes"]["parameters"] > 0
     assert advice[-1]["what"] == "No setting with which it fits was found."
-    code, out = elsewhere(1000, "--noadvice")
-    assert code == 1 and "No setting" not in out
 
 
 def test_details_are_those_of_other_hardware(files, monkeypatch):  # noqa: F811

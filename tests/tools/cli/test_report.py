@@ -41,7 +41,6 @@ def test_several_runs_need_a_name_for_their_report(tmp_path, capsys):
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--workdir={0}/none"], "none holds no run: there is no config.json"),
         (["--workdir={0}", "--workdir={0}", "--output=x"], "{0} holds a sweep: a sweep has a"),
         (["--workdir={0}", "--held_out=2"], "--held_out needs the --workdir of one run"),
         (

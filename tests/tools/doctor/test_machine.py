@@ -21,35 +21,23 @@ def test_this_environment_is_good(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "version, message",
-    [("0.9.0", "jax 0.9.0; needed is <0.12,>=0.10.2"), ("", "jax is not installed; needed is")],
+    ("name", "fake", "check", "level", "text"),
+    [
+        ("version_of", lambda _: "0.1", machine.versions, "problem", "jax 0.1; needed is <0.12"),
+        ("version_of", lambda _: "", machine.versions, "problem", "jax is not installed; needed"),
+        ("PACKAGE", "no-such-package", machine.versions, "note", "versions are not compared"),
+        ("_has_nvidia", lambda: True, machine.devices, "warning", "has an NVIDIA GPU"),
+        ("_has_nvidia", lambda: False, machine.devices, "ok", f"{jax.device_count()} x cpu"),
+    ],
 )
-def test_a_wrong_version_is_a_problem(version, message, monkeypatch):
-    real = machine.version_of
-    monkeypatch.setattr(machine, "version_of", lambda n: version if n == "jax" else real(n))
-    assert "pip install" in found(machine.versions(), "problem", message).fix
-
-
-def test_a_package_that_is_not_installed_has_no_ranges(monkeypatch):
-    monkeypatch.setattr(machine, "PACKAGE", "no-such-package")
-    found(machine.versions(), "note", "is not installed: its versions are not compared")
+def test_a_machine_that_lacks_something(name, fake, check, level, text, monkeypatch):
+    monkeypatch.setattr(machine, name, fake)
+    assert any(f.level == level and text in f.what for f in check())
 
 
 def test_a_folder_that_cannot_be_written_is_a_problem(monkeypatch, tmp_path):
     monkeypatch.setattr(machine.os, "access", lambda *_: False)
-    assert machine.disk(str(tmp_path / "a/b")) == finding.problem(
-        f"{tmp_path} cannot be written.", "Choose another --workdir."
-    )
-
-
-def test_an_unused_gpu_is_a_warning(monkeypatch):
-    monkeypatch.setattr(machine, "_has_nvidia", lambda: True)
-    assert ".[cuda]" in found(machine.devices(), "warning", "has an NVIDIA GPU").fix
-
-
-def test_devices_and_the_folder_of_programs(monkeypatch):
-    monkeypatch.setattr(machine, "_has_nvidia", lambda: False)
-    found(machine.devices(), "ok", f"{jax.device_count()} x cpu")
+    assert machine.disk(str(tmp_path / "a/b")).what == f"{tmp_path} cannot be written."
     monkeypatch.setattr(compilation_cache, "describe", lambda: "")
     found(machine.devices(), "note", "Compiled programs are not kept")
 

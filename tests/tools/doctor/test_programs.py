@@ -5,14 +5,11 @@ import pytest
 
 from bert_jax.devices import sharding
 from bert_jax.optim.make import make_optimizer
-from bert_jax.tools.doctor.compiled import compile_program
 from bert_jax.tools.doctor.programs import plan, programs
 from bert_jax.training.feed import shapes
 from bert_jax.training.open import open_run
 from bert_jax.training.run import make_checked_mesh
 from bert_jax.training.state import init_state
-from tests import tiny
-from tests.tools.doctor.conftest import CONFIGS
 
 
 def bytes_on_a_device(tree) -> int:
@@ -22,7 +19,7 @@ def bytes_on_a_device(tree) -> int:
     return sum(shard.data.nbytes for shard in shards)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["tiny", "elmo"])
 def test_sizes_are_those_of_real_arrays(name, make_plan):
     run = make_plan(name)
     tx, _ = make_optimizer(run.config.optimizer, 100, 10)
@@ -45,13 +42,8 @@ def test_each_phase_with_steps_has_a_step_and_an_evaluation(make_plan):
     assert [program.microbatches for program in programs(halves)] == [4, 4, 2, 2]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [{"data__mode": "static"}, {"data__max_examples_per_row": 2}],
-    ids=["static", "packed"],
-)
-def test_the_batch_is_that_of_prepared_data(changes, make_config, tmp_path):
-    config = make_config(mesh__data=4, mesh__fsdp=2, **changes)
+def test_the_batch_is_that_of_prepared_data(make_config, tmp_path):
+    config = make_config(mesh__data=4, mesh__fsdp=2, data__max_examples_per_row=2)
     run = open_run(config, str(tmp_path))
     phase = run.phases[0]
     real = run.add_fields(run.training_rows(phase).batch(0, 0, phase.batch_size))
@@ -72,12 +64,3 @@ def test_labelled_files_have_a_gradient_of_their_longest_rows(make_config):
     (phase,) = run.phases
     lengths = [shape.length for shape in shapes(run, phase)]
     assert gradient.length == evaluation.length == max(lengths) > min(lengths)
-    assert compile_program(step).peak > 0
-
-
-def test_a_vocabulary_of_another_size_is_refused(make_config, tmp_path):
-    path = tmp_path / "vocab.txt"
-    path.write_text("\n".join([*tiny.SPECIAL, *(f"w{i}" for i in range(500))]) + "\n")
-    config = make_config(data__vocab=str(path))
-    with pytest.raises(ValueError, match="505"):
-        plan(config, make_checked_mesh(config))

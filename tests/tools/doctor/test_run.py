@@ -7,6 +7,8 @@ import pytest
 
 from bert_jax.config import store
 from bert_jax.tools.doctor.examine import examine
+from bert_jax.tools.doctor.measured import Workbench, all_shapes
+from bert_jax.tools.doctor.trial import open_trial
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
@@ -48,24 +50,18 @@ def test_a_finished_run_is_complete(finished, look_at):
     assert {path: path.stat().st_mtime_ns for path in finished.rglob("*")} == before
 
 
-def test_an_unfinished_run_can_be_resumed(copy, look_at):
-    for path in (copy / "checkpoints").glob("12*"):
+@pytest.mark.parametrize(
+    ("missing", "level", "text"),
+    [
+        ("12*", "note", "The run is not complete: 6 of 12 steps are done"),
+        ("*.sha256.json", "warning", "has no intact checkpoint: training would start again"),
+        ("*/train_state", "problem", "holds imported parameters, not a run"),
+    ],
+)
+def test_a_folder_that_lacks_checkpoints(missing, level, text, copy, look_at):
+    for path in (copy / "checkpoints").glob(missing):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    assert "resumes it" in found(look_at(copy), "note", "6 of 12 steps are done").fix
-
-
-def test_a_run_without_an_intact_checkpoint_starts_again(copy, look_at):
-    for path in (copy / "checkpoints").glob("*.sha256.json"):
-        path.unlink()
-    found(look_at(copy), "warning", "has no intact checkpoint: training would start again")
-
-
-def test_imported_weights_are_no_run(copy, look_at):
-    for path in (copy / "checkpoints").glob("*/train_state"):
-        shutil.rmtree(path)
-    findings = look_at(copy)
-    found(findings, "problem", "holds imported parameters, not a run")
-    found(findings, "note", "The data are not looked at")
+    found(look_at(copy), level, text)
 
 
 def test_other_settings_or_data_than_those_of_the_run_are_a_problem(finished, look_at, tmp_path):
@@ -96,27 +92,29 @@ def test_a_head_is_kept_for_the_same_labels_only(make_config, finished, tmp_path
     assert (before["classifier/bias"][::-1] == state.params["classifier"]["bias"]).all()
 
 
-def test_a_rate_far_from_that_of_the_recipe_is_a_warning(make_config, finished):
+def test_weights_that_do_not_fit_and_a_rate_far_from_the_recipe(make_config, finished, uncompiled):
     config = make_config("classification", init_from=str(finished))
-    config = config.replace({"optimizer.learning_rate": 2e-5})
-    finding = found(examine(config, "", 0), "warning", "learning_rate=2e-05 is far from 0.001")
+    other = config.replace({"model.intermediate_size": 48})
+    found(examine(other, "", 0), "problem", "do not fit the configuration")
+    findings = examine(config.replace({"optimizer.learning_rate": 2e-5}), "", 0)
+    finding = found(findings, "warning", "learning_rate=2e-05 is far from 0.001")
     assert "--config.optimizer.learning_rate=0.001, or the command finetune" in finding.fix
 
 
-def test_weights_that_do_not_fit_are_a_problem(make_config, finished):
-    config = make_config("classification", init_from=str(finished))
-    config = config.replace({"model.intermediate_size": 48})
-    found(examine(config, "", 0), "problem", "do not fit the configuration")
-
-
 def test_the_length_of_a_run(look):
-    findings = look("classification", epochs=4.0, eval__every="5", checkpoint__every="10")
+    changes = {"eval__every": "5", "checkpoint__every": "10", "optimizer__warmup": "1000"}
+    findings = look("classification", epochs=4.0, **changes)
     # 96 examples in batches of 16; evaluations at 5, 10, 15, 20, 24, checkpoints at 10, 20, 24
     line = found(findings, "ok", "24 steps").what
     assert line == "24 steps, 4 epochs of the training data; 5 evaluations, 3 checkpoints."
-
-
-def test_a_warmup_that_does_not_end_is_a_warning(look):
-    findings = look(optimizer__warmup="1000")
-    finding = found(findings, "warning", "1,000 of 300 steps: the learning rate never reaches")
+    finding = found(findings, "warning", "1,000 of 24 steps: the learning rate never reaches")
     assert finding.fix == "--config.optimizer.warmup=10%"
+
+
+def test_checkpoints_have_the_size_that_is_said(finished, tmp_path):
+    opened = open_trial(store.load(str(finished)), "", str(tmp_path))
+    (only,) = Workbench(opened, 0).measure(all_shapes(opened.run))
+    folder = finished / "checkpoints" / "12"
+    written = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    # the names of arrays, compressed parts
+    assert only.checkpoint < written < only.checkpoint + 200_000

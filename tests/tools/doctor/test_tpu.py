@@ -5,7 +5,6 @@ with what the theory of its mesh says.
 """
 
 import importlib
-import importlib.util
 import pathlib
 
 import jax
@@ -16,16 +15,14 @@ from bert_jax.devices import sharding
 from bert_jax.tools.doctor.compiled import Compiled, compile_program
 from bert_jax.tools.doctor.cost import bound
 from bert_jax.tools.doctor.programs import plan, programs
-from bert_jax.tools.doctor.target import find_target
+from bert_jax.tools.doctor.target import find_target, has_compiler
 from tests.devices import test_meshes
 from tests.devices.test_meshes import BASE, MESHES, MODELS, compare_with_golden
 from tests.tools.doctor.conftest import small_config
 
 GOLDENS = pathlib.Path(__file__).parent / "goldens"
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("libtpu") is None, reason="needs the extra tpu"
-)
+pytestmark = pytest.mark.skipif(not has_compiler("tpu"), reason="needs the extra tpu")
 
 
 def compile_step(config, devices, sizes: tuple[int, int, int]) -> Compiled:
@@ -51,9 +48,6 @@ def test_small_models_send_what_they_sent(name, mesh, monkeypatch):
     ("name", "topology", "sizes"),
     [
         ("base", "v5e:2x2", (4, 1, 1)),
-        ("base", "v5e:2x2", (1, 4, 1)),
-        ("large", "v5e:4x4", (16, 1, 1)),
-        ("large", "v5e:4x4", (1, 16, 1)),
         ("large", "v5e:4x4", (4, 4, 1)),
         ("large", "v5e:4x4", (1, 8, 2)),
     ],

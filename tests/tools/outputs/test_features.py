@@ -51,7 +51,6 @@ def write(make_extractor, tmp_path):
     ("choice", "shape"),
     [
         ({"layers": "all"}, (5, 6, 32, 16)),
-        ({"layers": "concat_last_4"}, (1, 6, 32, 64)),
         ({"level": "word"}, (1, 6, 30, 16)),
         ({"level": "sentence"}, (6, 16)),
     ],
@@ -83,13 +82,6 @@ def test_every_form_holds_the_features_of_each_text(choice, shape, write, make_e
     for name, array in arrays.items():
         np.testing.assert_array_equal(same[name], array)
         assert same[name].dtype == array.dtype
-
-
-def test_lines_of_json_have_names(write):
-    first = json.loads(write(".jsonl", layers="all").read_text().splitlines()[0])
-    assert first["tokens"] == "[CLS] the list is re ##turn ##ed . [SEP]".split()
-    first = json.loads(write(".jsonl", level="word").read_text().splitlines()[0])
-    assert first["words"] == ["The", "list", "is", "returned", "."]
 
 
 def test_many_texts_in_order_and_the_reported_speed(make_extractor, tmp_path):

@@ -7,9 +7,8 @@ import shutil
 
 import pytest
 
-from bert_jax.data.labelled.published_sets import GLUE
 from bert_jax.tools.listeners.terminal import Terminal
-from bert_jax.tools.outputs.progress import Progress
+from bert_jax.tools.outputs.predictions import Progress
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts, predict_file
 
@@ -56,7 +55,6 @@ def test_the_output_is_complete_or_absent(classifier, tmp_path, monkeypatch, set
     "name, content, header",
     [
         ("in.csv", 'no,text_a\n7,"the, ""list"""\n3,naive\n', "no,text_a"),
-        ("in.csv", 'no;text_a\n7;"the, ""list"""\n3;naive\n', "no,text_a"),
         ("in.jsonl", '{"text_a": "the list", "no": [7, 1]}\n{"text_a": "naive"}\n', "text_a,no"),
         ("in.jsonl", '{"text_a": "the list"}\n{"text_a": "naive", "no": 3}\n', "text_a, no"),
         ("in.csv", "text_a,probability\nthe list,0.5\nnaive,1\n", "text_a,probability"),
@@ -109,24 +107,6 @@ def test_an_object_for_each_line(classifier, tmp_path, capsys):
     assert "3 examples of" in printed and "examples/s" in printed
 
 
-@pytest.mark.parametrize(
-    "name, output, head, labels",
-    [
-        ("cola", "CoLA.tsv", "index\tsentence", {"0", "1"}),
-        ("mnli", "AX.tsv", "index\tsentence1\tsentence2", set(GLUE["mnli"].labels)),
-        ("stsb", "STS-B.tsv", "index\tsentence1\tsentence2", None),
-    ],
-)
-def test_submissions_to_glue(make_run, tmp_path, name, output, head, labels):
-    texts = "\tthe list" * head.count("\t")
-    content = f"{head}\n7{texts}\n3{texts}\n"
-    written = predicted(make_run(f"glue:{name}"), tmp_path, content, output=output)
-    header, *rows = [line.split("\t") for line in written.splitlines()]
-    assert header == ["index", "prediction"] and [id for id, _ in rows] == ["7", "3"]
-    for _, prediction in rows:
-        assert prediction in labels if labels else 0 <= float(prediction) <= 5
-
-
 def test_a_split_of_tensorflow_datasets(make_run, tmp_path, monkeypatch, tiny_tasks):
     """Whose labels are hidden, as those of GLUE's test sets."""
     monkeypatch.setenv("TFDS_DATA_DIR", str(tiny_tasks))
@@ -145,25 +125,19 @@ def test_broken_rows_of_a_published_file_are_counted(make_run, tmp_path, capsys)
     assert "counted    1 broken rows" in capsys.readouterr().out
 
 
-QUESTION = {"id": "q", "question": "the list", "answers": []}
-DATA = {"data": [{"paragraphs": [{"context": "naive . " * 30, "qas": [QUESTION]}]}]}
-
-
 def test_the_files_of_the_squad_script(make_run, tmp_path):
+    """A context without tokens has no answer."""
+    contexts = {"q": "naive . " * 30, "empty": " \n"}
+    paragraphs = [
+        {"context": context, "qas": [{"id": id, "question": "the list", "answers": []}]}
+        for id, context in contexts.items()
+    ]
+    content = json.dumps({"data": [{"paragraphs": paragraphs}]})
     run = make_run("span", task__null_answers=True)
-    answers = json.loads(predicted(run, tmp_path, json.dumps(DATA), "input.json", "output.json"))
-    assert answers.keys() == {"q"}
+    answers = json.loads(predicted(run, tmp_path, content, "input.json", "output.json"))
     odds = json.loads((tmp_path / "out" / "output.na_probs.json").read_text())
-    assert odds.keys() == {"q"}
-
-
-def test_a_context_without_tokens_has_no_answer(make_run, tmp_path):
-    run = make_run("span", task__null_answers=True)
-    empty = {"data": [{"paragraphs": [{"context": " \n", "qas": [QUESTION]}]}]}
-    answers = json.loads(predicted(run, tmp_path, json.dumps(empty), "input.json", "output.json"))
-    assert answers == {"q": ""}
-    odds = json.loads((tmp_path / "out" / "output.na_probs.json").read_text())
-    assert odds == {"q": 1e30}
+    assert answers.keys() == odds.keys() == {"q", "empty"}
+    assert (answers["empty"], odds["empty"]) == ("", 1e30)
 
 
 def test_a_word_and_its_tag_a_line(make_run, tmp_path):
@@ -179,13 +153,11 @@ def test_a_word_and_its_tag_a_line(make_run, tmp_path):
     "name, output, message",
     [
         ("span", "x.csv", "predictions of the task 'span' for this input have no columns"),
-        ("glue:rte", "x.csv", "have no columns: take another ending"),
         (
             "classification",
             "x.conll",
             ".conll is for the task 'tagging', and this run's is",
         ),
-        ("classification", "lost/x.jsonl", "there is no folder"),
         ("classification", ".", "is a folder: name a file in it"),
         ("classification", "./input.txt", "is the input: name another file"),
     ],
@@ -195,40 +167,6 @@ def test_another_form_is_refused_first(make_run, tmp_path, name, output, message
     with pytest.raises(ValueError, match=message):
         predict_file(*make_run(name), str(tmp_path / "input.txt"), f"{tmp_path}/{output}")
     assert [path.name for path in tmp_path.iterdir()] == ["input.txt"]
-
-
-def test_an_invalid_last_example_is_named_first(classifier, tmp_path):
-    (tmp_path / "input.csv").write_text("text_a\nthe\nthe,list\n")
-    with pytest.raises(ValueError, match=r"input.csv, line 3: 2 columns where the header has 1"):
-        predict_file(*classifier, str(tmp_path / "input.csv"), str(tmp_path / "output.jsonl"))
-    assert [path.name for path in tmp_path.iterdir()] == ["input.csv"]
-
-
-def test_lines_without_words_have_no_tags(make_run, tmp_path, set_window):
-    """Also if a window, or the whole file, has only such examples."""
-    set_window(4)
-    run = make_run("tagging")
-    content = "the list\n\n\n\n" + "\n" * 4 + "naive\n"
-    rows = list(map(json.loads, predicted(run, tmp_path, content, name="input.txt").splitlines()))
-    assert [row["words"] for row in rows] == [["the", "list"], *[[]] * 7, ["naive"]]
-    assert all(len(row["tags"]) == len(row["words"]) for row in rows)
-    (tmp_path / "out" / "output.jsonl").unlink()
-    (tmp_path / "out").rmdir()
-    assert json.loads(predicted(run, tmp_path, "\n", name="input.txt"))["tags"] == []
-
-
-def test_tags_of_words_have_no_entities(make_run, tmp_path):
-    run = make_run("tagging:words", labels=("NOUN", "VERB", "."))
-    row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
-    assert len(row["tags"]) == len(row["probabilities"]) == 4 and "entities" not in row
-
-
-def test_the_entities_of_another_scheme(make_run, tmp_path):
-    run = make_run("tagging", labels=("O", "B-PER", "L-PER", "U-PER"))  # BILOU, as imports may have
-    row = json.loads(predicted(run, tmp_path, "the list is naive", name="input.txt"))
-    assert set(row["tags"]) <= {"O", "B-PER", "L-PER", "U-PER"}
-    covered = {n for e in row["entities"] for n in range(e["first_word"], e["last_word"] + 1)}
-    assert covered == {n for n, tag in enumerate(row["tags"]) if tag != "O"}
 
 
 @pytest.mark.parametrize("output", ["out.csv", "out.tsv"])
@@ -254,6 +192,8 @@ def test_a_table_has_a_row_for_each_entity(make_run, tmp_path, output):
 def test_a_table_has_a_row_for_each_tag_of_words(make_run, tmp_path):
     run = make_run("tagging:words", labels=("NOUN", "VERB", "."))
     content = '{"id": "a", "tokens": ["the", "list"]}\n'
+    row = json.loads(predicted(run, tmp_path, content, "in.jsonl"))
+    assert len(row["tags"]) == len(row["probabilities"]) == 2 and "entities" not in row
     _, *rows = csv.reader(io.StringIO(predicted(run, tmp_path, content, "in.jsonl", "out.csv")))
     assert [row[:3] for row in rows] == [["a", "the list", "the"], ["a", "the list", "list"]]
 

@@ -79,16 +79,3 @@ def test_a_sample_of_the_held_out_split(make_workdir, tmp_path):
     assert tokens == ((batch["example_ids"] > 0) & ~np.isin(batch["input_ids"], (2, 3))).sum()
     np.testing.assert_allclose(found, want, atol=2e-5, rtol=0)
     assert sample(workdir, most=2)[1] == 2
-
-
-def test_what_cannot_be_sampled(workdir, classification, tmp_path):
-    with pytest.raises(ValueError, match="has no prepared data"):
-        sample(workdir)
-    with pytest.raises(ValueError, match="has no config.data.eval: give a file, --input=FILE"):
-        sample(classification)
-    (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(ValueError, match="empty.txt holds no text: there is nothing to do"):
-        sample(workdir, str(tmp_path / "empty.txt"))
-    (tmp_path / "blank.txt").write_text("\n\n")
-    with pytest.raises(ValueError, match="The sample has no token but special ones"):
-        sample(workdir, str(tmp_path / "blank.txt"))

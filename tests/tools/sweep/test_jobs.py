@@ -39,25 +39,20 @@ def test_a_finetuning_waits_for_its_pretraining_and_that_for_its_data():
 
 
 def test_the_command_line_of_a_run_is_what_the_program_takes():
-    bert = Run("bert", TINY, CORPUS | {"phases": ((64, 1.0),), "seed": 5, "steps": 7})
-    made = make(bert, ner(seeds=2))
+    bert = Run("bert", TINY, CORPUS | {"phases": ((64, 1.0),), "seed": 5, "log.every": 7})
+    made = make(bert, ner(seeds=2), more={"log.every": "9"})  # replaces those of all runs
     assert made["ner-seed1"].command("DIR")[1:] == [
         *("-m", "bert_jax.main", "--config=configs/ner.py:wnut17", "--workdir=DIR/runs/ner-seed1"),
         *("--config.data.train=a.conll", "--config.data.eval=b.conll"),
-        *("--config.init_from=DIR/runs/bert", "--config.seed=1"),
+        *("--config.log.every=9", "--config.init_from=DIR/runs/bert", "--config.seed=1"),
     ]
     words = made["bert"].command("DIR")
     assert "--config.phases=((64, 1.0),)" in words and made["bert"].seed == 5
+    assert words.count("--config.log.every=9") == 1 and "--config.log.every=7" not in words
     prepare = next(iter(made.values())).command("DIR")
     assert prepare[1:4] == ["-m", "bert_jax", "prepare"]
     (folder,) = (word for word in prepare if word.startswith("--data_dir="))
     assert f"--config.data.dir={folder.removeprefix('--data_dir=')}" in words
-
-
-def test_overrides_of_all_runs_replace_their_own():
-    made = make(Run("bert", TINY, CORPUS | {"steps": 7}), more={"steps": "9"})
-    assert made["bert"].settings["steps"] == 9
-    assert made["bert"].command("D").count("--config.steps=9") == 1
 
 
 def test_runs_with_the_same_data_settings_share_the_data():
@@ -94,12 +89,6 @@ def test_each_seed_starts_from_the_pretraining_of_its_seed():
         make(*runs, seeds=3)
 
 
-def test_a_checkpoint_in_the_middle_is_a_folder_of_its_own():
-    made = make(BERT, ner(at_step=500))
-    assert made["ner"].snapshot == ("bert", 500)
-    assert "--config.init_from=DIR/snapshots/bert-step500" in made["ner"].command("DIR")
-
-
 def test_a_finetuning_takes_the_kind_of_model_of_its_pretraining():
     gpt = Run("gpt", "configs/gpt.py:tiny", {"data.source": "text:x"})
     model = make(gpt, ner(after="gpt"))["ner"].settings["model"]
@@ -134,7 +123,9 @@ def test_a_wrong_run_is_refused_by_name(runs, message):
 
 
 def test_only_some_runs_and_what_they_need_are_selected():
-    made = make(BERT, Run("other", TINY, CORPUS), ner())
+    made = make(BERT, Run("other", TINY, CORPUS), ner(at_step=500))
+    assert made["ner"].snapshot == ("bert", 500)
+    assert "--config.init_from=DIR/snapshots/bert-step500" in made["ner"].command("DIR")
     selected = [job.name for job in jobs.select([*made.values()], "^ner$")]
     assert selected == [*made["bert"].needs, "bert", "ner"]
     for pattern, message in (

