@@ -1,10 +1,11 @@
 """A trained model as an object: text in, vectors, predictions and new text out."""
 
+import dataclasses
 import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +13,6 @@ import jax
 import numpy as np
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow
 from bert_jax.exchange import export
 from bert_jax.files.errors import UserError
@@ -27,7 +27,6 @@ from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredic
 from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.models import make_encoder
-from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.metrics import history
 from bert_jax.training.workdir import open_model
 
@@ -55,10 +54,11 @@ def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "M
     fields = {"dtype": dtype} if dtype else {}
     fields |= {name.replace("__", "."): value for name, value in values.items()}
     loaded = load_model(os.fspath(path), lambda config: config.replace(fields))
-    return Model(loaded, dtype, values)
+    return Model(**vars(loaded), choices={"dtype": dtype, **values})
 
 
-class Model:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Model(TrainedModel):
     """A trained model: an encoder, the heads that were trained with it, and its tokenizer.
 
     Inputs are lists of texts, and results come in their order. A text may also be a pair,
@@ -66,47 +66,48 @@ class Model:
     that is too long for the model is an error, except where its task truncates (`predict`) or
     `long="truncate"` is given: what is cut off is then counted in a warning of the logger.
 
+    Its `config`, `tokenizer` and `params` are those of `TrainedModel`.
+
     Attributes:
-      config: configuration of the run.
-      tokenizer: text -> ids and back.
-      params: all parameters by name, a tree of arrays.
-      module: linen module of the encoder; `module.apply({"params": model.params}, batch)` returns
-        the last hidden states, float[batch, seq, hidden].
+      choices: the arguments of `load` but its path.
     """
 
-    def __init__(
-        self,
-        loaded: TrainedModel,
-        dtype: str | None = None,
-        values: Mapping[str, Any] | None = None,
-    ):
-        """Takes what `load_model` returned for these arguments of `load`."""
-        self._loaded, self._exact = loaded, bool(dtype)
-        self._choices = {"dtype": dtype, **(values or {})}
-        self._predictor = predictor = Predictor(loaded)
-        # What is compiled once for a choice stays compiled.
-        self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
-        self._tasks = functools.lru_cache(lambda top_k: TaskPredictor(predictor, top_k))
-        self._attention = functools.lru_cache(lambda top_k: AttentionReader(predictor, top_k))
-        self.config: RunConfig = loaded.config
-        self.tokenizer: Tokenizer = loaded.tokenizer
-        self.params: Any = loaded.params
-        self.module: nn.Module = HiddenStates(loaded.encoder)
+    choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the folder and the arguments of `load`, not the arrays."""
-        return functools.partial(load, os.path.abspath(self.folder), **self._choices), ()
+        return functools.partial(load, self.folder, **self.choices), ()
 
     @property
-    def folder(self) -> str:
-        """The folder that the model was loaded from."""
-        return self._loaded.folder
+    def module(self) -> nn.Module:
+        """The linen module of the encoder.
+
+        `module.apply({"params": model.params}, batch)` returns the last hidden states,
+        float[batch, seq, hidden].
+        """
+        return HiddenStates(self.encoder)
 
     @property
     def task_module(self) -> nn.Module:
         """The linen module of encoder and head; with `params` it returns the task's outputs."""
-        loaded = self._loaded
-        return loaded.task.bind(loaded.encoder, loaded.tokenizer).make_model()
+        return self.task.bind(self.encoder, self.tokenizer).make_model()
+
+    # What is compiled once for a choice stays compiled.
+    @functools.cached_property
+    def _predictor(self) -> Predictor:
+        return Predictor(self)
+
+    @functools.cached_property
+    def _features(self) -> Callable[[Choice], FeatureExtractor]:
+        return functools.lru_cache(lambda choice: FeatureExtractor(self._predictor, choice))
+
+    @functools.cached_property
+    def _tasks(self) -> Callable[[int], TaskPredictor]:
+        return functools.lru_cache(lambda top_k: TaskPredictor(self._predictor, top_k))
+
+    @functools.cached_property
+    def _attention(self) -> Callable[[int], AttentionReader]:
+        return functools.lru_cache(lambda top_k: AttentionReader(self._predictor, top_k))
 
     @functools.cached_property
     def history(self) -> dict[str, np.ndarray]:
@@ -131,7 +132,7 @@ class Model:
         rows = EncodedTexts([encode(text) for text in _texts(texts)], self.tokenizer)
         numbers = np.arange(len(rows.rows))[:, None]
         batch = rows.take(numbers, int(rows.lengths.max()))
-        return jax.device_put(self._loaded.add_fields(batch))
+        return jax.device_put(self.add_fields(batch))
 
     def encode(
         self,
@@ -164,11 +165,11 @@ class Model:
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
         read = {"long": long, "stride": stride, "prompt": prompt, "dimensions": dimensions}
-        choice = Choice(layers=layer, **pooled, **read, exact=self._exact)
+        choice = Choice(layers=layer, **pooled, **read, exact=bool(self.choices.get("dtype")))
         extractor = self._features(choice)
         found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
         vectors = [features["embeddings"] for _, features in found]
-        size = dimensions or self._loaded.encoder.hidden_size
+        size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
     def hidden_states(
@@ -188,7 +189,8 @@ class Model:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        extractor = self._features(Choice(layers=layers, exact=self._exact, **choice))
+        choice["exact"] = bool(self.choices.get("dtype"))
+        extractor = self._features(Choice(layers=layers, **choice))
         found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
         return [extractor.names(row, features) | features for row, features in found]
 
@@ -204,7 +206,7 @@ class Model:
         Raises:
           UserError: the model has no trained masked-LM head.
         """
-        check_fills_masks(self._loaded)
+        check_fills_masks(self)
         predictions = self._predict(list(_texts(texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
@@ -219,12 +221,12 @@ class Model:
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
         """
-        kind = self._loaded.task.EXAMPLE
+        kind = self.task.EXAMPLE
         if kind is None:
             raise UserError(
                 f"config.task.name={self.config.task.name!r} has no predictions for examples."
             )
-        by_character = not self._loaded.task.between_words
+        by_character = not self.task.between_words
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
     def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:
@@ -242,7 +244,7 @@ class Model:
 
     @functools.cached_property
     def _generator(self) -> Generator:
-        return Generator(self._loaded)
+        return Generator(self)
 
     def generate(
         self,
@@ -308,7 +310,7 @@ class Model:
         >>> model.export("onnx", "exported-int8", int8=True, evaluate="texts.txt")
         """
         if form == "onnx":
-            return export_onnx(self._loaded, folder, **choices)
+            return export_onnx(self, folder, **choices)
         return export(open_model(self.folder), form, folder, **choices)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:

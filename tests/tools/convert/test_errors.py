@@ -327,7 +327,7 @@ def test_runs_that_cannot_be_exported_are_reported(make_workdir, tmp_path):
     (run / "checkpoints").rename(tmp_path / "elsewhere")
     check(run, "has no checkpoint yet")
     (run / "vocab.txt").unlink()
-    check(run, "has no vocabulary")
+    check(run, "holds no vocabulary")
 
 
 def test_tensors_with_parts_are_not_exported_in_part():

@@ -1,7 +1,6 @@
 """The page in a browser: every kind of answer, errors, small screens, and accessibility."""
 
 import threading
-import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -186,17 +185,6 @@ def say(page, **fields):
     return section.locator(".answer")
 
 
-def until(page, expression, seconds=10):
-    """Waits until a JavaScript expression is true.
-
-    wait_for_function would ask again from inside the page, where its policy forbids eval.
-    """
-    end = time.monotonic() + seconds
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"never true: {expression}"
-        page.wait_for_timeout(50)
-
-
 def bars(answer):
     """(name, value, whether it is the best) of each bar."""
     return [
@@ -237,16 +225,9 @@ def test_questions(page):
     assert bars(answer)[:2] == [(*found[2], True), (*found[0], False)]
     assert answer.locator(".big").inner_text() == "No answer in the passage"
     assert answer.locator("mark").count() == 0
-    # Characters outside of the basic plane are one character of the API's offsets.
-    rain = "Rain. " * 1000
-    say(page, context=f"{rain}Warsaw. {rain}", question="Where?")
-    inside = """mark => {
-      const text = mark.parentNode.getBoundingClientRect(), place = mark.getBoundingClientRect();
-      return text.height < 500 && text.top < place.top && place.bottom < text.bottom;
-    }"""
-    until(page, f"({inside})(document.querySelector('section:not([hidden]) mark'))")
     answer = say(page, question="Where? " * 30)
     assert "The question is longer than the model reads." in answer.inner_text()
+    # Characters outside of the basic plane are one character of the API's offsets.
     answer = say(page, context="\U0001f40e\U0001f40e She saw Warsaw.", question="Where?")
     assert answer.locator("mark").inner_text() == "Warsaw"
 
@@ -267,23 +248,16 @@ def test_an_error_is_shown_and_goes_away(page):
     assert "The server failed on this request" in say(page, text_a="defect").inner_text()
 
 
-@pytest.mark.parametrize("width, scheme", [(1280, "light"), (380, "dark")])
-def test_all_answers_fit_the_screen_and_are_accessible(width, scheme, visit, address):
+def test_all_answers_fit_the_screen_and_are_accessible(visit, address):
     from axe_playwright_python.sync_playwright import Axe
 
-    page = visit(f"{address}/", width, color_scheme=scheme)
+    page = visit(f"{address}/", 380, color_scheme="dark")
     for title in page.locator("nav a").all_inner_texts():
         if title == "Attention":  # a page with tests of its own
             continue
         ask(page, title)
         page.evaluate("document.querySelectorAll('details').forEach((e) => { e.open = true; })")
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), title
-        over = page.evaluate(
-            "() => [...document.querySelectorAll('main *')].filter((e) => e.offsetParent"
-            " && !e.closest('.grid, pre, table') && e.getBoundingClientRect().right > innerWidth)"
-            ".map((e) => e.outerHTML.slice(0, 80))"
-        )
-        assert over == [], title
         found = Axe().run(page)
         assert not found.violations_count, f"{title}: {found.generate_report()}"
     page.click("nav a:text-is('Tags')")
@@ -300,8 +274,7 @@ def test_scripts_from_elsewhere_do_not_run(browser, address):
         "() => { const s = document.createElement('script'); s.textContent = 'window.ran = 1';"
         " document.body.append(s); }"
     )
-    page.evaluate("() => fetch('http://127.0.0.2:9/').catch(() => { window.blocked = 1; })")
-    until(page, "window.blocked === 1")
+    assert page.evaluate("() => fetch('http://127.0.0.2:9/').catch(() => 'blocked')") == "blocked"
     assert page.evaluate("window.ran") is None
     assert sum("Content Security Policy" in line for line in seen) >= 2
     page.close()
