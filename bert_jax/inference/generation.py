@@ -58,7 +58,15 @@ class Generator:
         Raises:
           UserError: the model does not predict next tokens, or its head was not trained.
         """
-        self.encoder = _generating_encoder(model)
+        encoder: Any = model.encoder
+        if not (isinstance(encoder, TransformerConfig) and model.task.READS_FORWARD):
+            mask = getattr(encoder, "attention_pattern", "none")
+            raise UserError(
+                f"{model.folder} is for config.task.name={model.config.task.name!r}, with"
+                f" config.model.attention_pattern={mask!r}: only a model that was trained to"
+                " predict the next token (config.task.name='causal_lm') generates text."
+            )
+        self.encoder = encoder
         model.task.check_trained(model.untrained, model.folder)
         self.tokenizer, self._params = model.tokenizer, model.params
         running = model.config.get("data.segments") == "running_text"
@@ -121,21 +129,11 @@ class Generator:
             ids = np.zeros((len(part), max(length, lengths.max())), np.int32)
             for row, prompt in zip(ids, part, strict=True):
                 row[: len(prompt.ids)] = prompt.ids
-            keys = jax.vmap(functools.partial(jax.random.fold_in, key))(
-                jnp.arange(start, start + len(part))
-            )
-            new = continue_rows(
-                self._params,
-                ids,
-                lengths,
-                keys,
-                self._is_choice,
-                model=self.encoder,
-                sampling=sampling,
-                max_new_tokens=max_new_tokens,
-                ends=self._ends,
-            )
-            new = jax.device_get(new)
+            numbers = jnp.arange(start, start + len(part))
+            keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
+            settings = {"sampling": sampling, "max_new_tokens": max_new_tokens, "ends": self._ends}
+            arrays = self._params, ids, lengths, keys, self._is_choice
+            new = jax.device_get(continue_rows(*arrays, model=self.encoder, **settings))
             for prompt, row in zip(part, new.tolist(), strict=True):
                 ends = [place for place, word in enumerate(row) if word in (*self._ends, -1)]
                 yield prompt, row[: ends[0]] if ends else row
@@ -205,16 +203,3 @@ def continue_rows(
     new = jnp.full((len(ids), max_new_tokens), -1, jnp.int32).at[:, 0].set(words)
     state = (1, new, is_end(words), words, cache)
     return jax.lax.while_loop(go_on, add_word, state)[1]
-
-
-def _generating_encoder(model: TrainedModel) -> TransformerConfig:
-    """Returns the encoder's configuration, or refuses a model that does not predict next tokens."""
-    encoder = model.encoder
-    if isinstance(encoder, TransformerConfig) and model.task.READS_FORWARD:
-        return encoder
-    mask = getattr(encoder, "attention_pattern", "none")
-    raise UserError(
-        f"{model.folder} is for config.task.name={model.config.task.name!r}, with"
-        f" config.model.attention_pattern={mask!r}: only a model that was trained to predict the"
-        " next token (config.task.name='causal_lm') generates text."
-    )

@@ -13,13 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh
 
-from bert_jax.config import store
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import described, diff_of_trees, flatten, unflatten
-from bert_jax.exchange import LoadedModel, with_new_parameters
+from bert_jax.exchange import with_new_parameters
 from bert_jax.files.errors import UserError
 from bert_jax.formats.hub import local_model
 from bert_jax.inference import short_rows
@@ -194,8 +193,19 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
     task = config.task.with_untrained(loaded.missing).with_labels(loaded.labels)
     bound, mesh = task.bind(config.model, loaded.tokenizer), sharding.make_mesh()
     params = unflatten(loaded.params)
-    if task.labels is not None or not _is_as_saved(loaded, folder):
-        _check_fit(loaded, abstract_params(bound, mesh))
+    # With the encoder and the task that they were saved with, parameters have the shapes of these.
+    # To ask the model for its shapes would take longer than all else, since it is traced for them.
+    kinds = [
+        json.dumps([values.get(name) for name in ("model", "task")], sort_keys=True)
+        for values in (loaded.meta.get("config", {}), config.to_dict())
+    ]
+    if task.labels is not None or kinds[0] != kinds[1]:
+        like = described(abstract_params(bound, mesh))
+        if lines := diff_of_trees(described(params), like):
+            raise UserError(
+                f"{loaded.source} does not fit the configuration (- in the checkpoint, + by the"
+                f" configuration): {'; '.join(lines)}"
+            )
     where = sharding.parameter_shardings(mesh, parameter_rules(bound), params)
     # Of tokens whose embeddings an import drew at random.
     new = (token for row in loaded.new_rows.values() for token in row)
@@ -215,25 +225,3 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
         mesh=mesh,
         add_fields=make_add_fields(config.model, loaded.tokenizer),
     )
-
-
-def _is_as_saved(loaded: LoadedModel, folder: str) -> bool:
-    """Whether the parameters were saved with this encoder and task, whose shapes they then have.
-
-    Asking the model for its shapes takes longer than all else: it is traced for them.
-    """
-    now = store.to_json(loaded.config, folder)
-    saved, now = (
-        json.dumps([values.get(name) for name in ("model", "task")], sort_keys=True)
-        for values in (loaded.meta.get("config", {}), now)
-    )
-    return saved == now
-
-
-def _check_fit(loaded: LoadedModel, like: Any) -> None:
-    """Raises UserError if the parameters have other names, shapes or dtypes than `like`."""
-    if lines := diff_of_trees(described(loaded.params), described(like)):
-        raise UserError(
-            f"{loaded.source} does not fit the configuration (- in the checkpoint, + by the"
-            f" configuration): {'; '.join(lines)}"
-        )

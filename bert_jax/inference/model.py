@@ -92,22 +92,11 @@ class Model(TrainedModel):
         """The linen module of encoder and head; with `params` it returns the task's outputs."""
         return self.task.bind(self.encoder, self.tokenizer).make_model()
 
-    # What is compiled once for a choice stays compiled.
     @functools.cached_property
-    def _predictor(self) -> Predictor:
-        return Predictor(self)
-
-    @functools.cached_property
-    def _features(self) -> Callable[[Choice], FeatureExtractor]:
-        return functools.lru_cache(lambda choice: FeatureExtractor(self._predictor, choice))
-
-    @functools.cached_property
-    def _tasks(self) -> Callable[[int], TaskPredictor]:
-        return functools.lru_cache(lambda top_k: TaskPredictor(self._predictor, top_k))
-
-    @functools.cached_property
-    def _attention(self) -> Callable[[int], AttentionReader]:
-        return functools.lru_cache(lambda top_k: AttentionReader(self._predictor, top_k))
+    def _reader(self) -> Callable[..., Any]:
+        """(class, settings) -> a reader of texts; what is compiled once for settings stays so."""
+        predictor = Predictor(self)
+        return functools.lru_cache(lambda kind, *settings: kind(predictor, *settings))
 
     @functools.cached_property
     def history(self) -> dict[str, np.ndarray]:
@@ -128,8 +117,8 @@ class Model(TrainedModel):
         `example_ids` (1, 0: padding), and int32[texts, 1] `cls_positions`. Add `[:, ...]` of your
         own where a head needs more.
         """
-        encode = self._features(Choice()).row
-        rows = EncodedTexts([encode(text) for text in _texts(texts)], self.tokenizer)
+        encode = self._reader(FeatureExtractor, Choice()).row
+        rows = EncodedTexts([encode(t) for t in make_examples(Text, texts)], self.tokenizer)
         numbers = np.arange(len(rows.rows))[:, None]
         batch = rows.take(numbers, int(rows.lengths.max()))
         return jax.device_put(self.add_fields(batch))
@@ -165,9 +154,7 @@ class Model(TrainedModel):
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
         read = {"long": long, "stride": stride, "prompt": prompt, "dimensions": dimensions}
-        choice = Choice(layers=layer, **pooled, **read, exact=bool(self.choices.get("dtype")))
-        extractor = self._features(choice)
-        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
+        found = self._extract(texts, layers=layer, **pooled, **read)[1]
         vectors = [features["embeddings"] for _, features in found]
         size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
@@ -189,10 +176,14 @@ class Model(TrainedModel):
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        choice["exact"] = bool(self.choices.get("dtype"))
-        extractor = self._features(Choice(layers=layers, **choice))
-        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
+        extractor, found = self._extract(texts, layers=layers, **choice)
         return [extractor.names(row, features) | features for row, features in found]
+
+    def _extract(self, texts: Sequence[TextInput], **choice: Any) -> tuple[FeatureExtractor, Any]:
+        settings = Choice(**choice, exact=bool(self.choices.get("dtype")))
+        extractor = self._reader(FeatureExtractor, settings)
+        rows = map(extractor.row, make_examples(Text, texts))
+        return extractor, _warn_of_cuts(extractor.run(rows))
 
     def fill_mask(
         self, texts: Sequence[TextInput], top_k: int = 5
@@ -207,7 +198,7 @@ class Model(TrainedModel):
           UserError: the model has no trained masked-LM head.
         """
         check_fills_masks(self)
-        predictions = self._predict(list(_texts(texts)), top_k)
+        predictions = self._predict(list(make_examples(Text, texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
     def predict(self, examples: Sequence[Any], top_k: int = 5) -> list[dict[str, Any]]:
@@ -235,12 +226,8 @@ class Model(TrainedModel):
         Raises:
           UserError: the model has no trained head that predicts words.
         """
-        scorer = self._scorer
-        return list(scorer.score([scorer.row(text) for text in _texts(texts)]))
-
-    @functools.cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self._predictor)
+        scorer = self._reader(Scorer)
+        return list(scorer.score([scorer.row(text) for text in make_examples(Text, texts)]))
 
     @functools.cached_property
     def _generator(self) -> Generator:
@@ -286,8 +273,8 @@ class Model(TrainedModel):
           `attention` float32[layers, heads, tokens, tokens], `tokens`, and the other arrays that
           docs/attention.md lists.
         """
-        reader = self._attention(top_k)
-        return reader.read(reader.encode(next(iter(_texts([text])))))
+        reader = self._reader(AttentionReader, top_k)
+        return reader.read(reader.encode(next(make_examples(Text, [text]))))
 
     def export(self, form: str, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.
@@ -314,7 +301,7 @@ class Model(TrainedModel):
         return export(open_model(self.folder), form, folder, **choices)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
-        predictor = self._tasks(top_k)
+        predictor = self._reader(TaskPredictor, top_k)
         for example in examples:
             predictor.check(example)
         counts = Counter()
@@ -344,18 +331,13 @@ def _warn_of_cuts(
     found: Iterable[tuple[TextRow, dict[str, np.ndarray]]],
 ) -> Iterator[tuple[TextRow, dict[str, np.ndarray]]]:
     """Yields features of texts; then logs how many of their tokens were cut off, if any were."""
-    texts = tokens = 0
+    counts = Counter()
     for row, features in found:
-        texts, tokens = texts + (row.cut > 0), tokens + row.cut
+        counts += Counter(texts_truncated=int(row.cut > 0), tokens_cut_off=row.cut)
         yield row, features
-    _warn({"texts_truncated": texts, "tokens_cut_off": tokens})
+    _warn(counts)
 
 
 def _warn(cuts: Mapping[str, int]) -> None:
-    """Logs what was cut off or not expected, if anything was."""
     if named := [f"{count:,} {name.replace('_', ' ')}" for name, count in cuts.items() if count]:
         _LOGGER.warning("%s", ", ".join(named))
-
-
-def _texts(texts: Sequence[TextInput]) -> Iterable[Any]:
-    return make_examples(Text, texts)

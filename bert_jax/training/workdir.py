@@ -53,7 +53,7 @@ def open_model(folder: str, change: Change = lambda config: config) -> LoadedMod
     if format_of(folder) == "workdir":
         return open_workdir(folder, change)
     loaded = open_foreign(folder)
-    meta = {"config": store.to_json(loaded.config, "")}
+    meta = {"config": loaded.config.to_dict()}
     return dataclasses.replace(loaded, config=change(loaded.config), meta=meta)
 
 

@@ -86,6 +86,23 @@ def _small_config(name: str, changes: dict[str, Any]) -> RunConfig:
     return config.replace(tiny.make_overrides(**sizes | changes))
 
 
+def close(found: Any, expected: Any) -> None:
+    """Asserts that JSON values are equal, numbers up to the rounding of float32."""
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys()
+        for name in found:
+            close(found[name], expected[name])
+    elif isinstance(found, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            close(one, other)
+    elif isinstance(found, float):
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    else:
+        assert found == expected
+
+
 class Lines(Listener):
     """Keeps the lines and the last progress that are reported."""
 

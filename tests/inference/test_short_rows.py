@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -57,20 +56,6 @@ def test_predictions_of_masks_that_read_some_positions(make_workdir, load):
     for short, plain in both(model, TaskPredictor(Predictor(model))._forward):
         np.testing.assert_allclose(short["probabilities"], plain["probabilities"], atol=1e-5)
         np.testing.assert_array_equal(short["tokens"], plain["tokens"])
-
-
-def test_kernels_are_transposed_once_for_all_programs(make_workdir, load):
-    model = load(make_workdir(dtype="bfloat16_products"))
-    for program in (
-        FeatureExtractor(Predictor(model), Choice())._forward,
-        TaskPredictor(Predictor(model))._forward,
-    ):
-        next(both(model, program))
-    bert = model._transposed(False)["bert"]["encoder"]["layer_0"]
-    assert model._transposed(False)["bert"]["encoder"]["layer_0"] is bert
-    kernel = model._rounded_params["bert"]["encoder"]["layer_0"]["output"]["kernel"]
-    assert bert["output"]["kernel"].dtype == jnp.bfloat16
-    np.testing.assert_array_equal(bert["output"]["kernel"], kernel.T)
 
 
 def test_attention_probabilities_come_from_the_model(make_workdir, load):

@@ -87,13 +87,9 @@ class Tracker(Listener):
             self.end(self._is_complete)
 
     def open(self, id: str | None, name: str, values: Mapping[str, Any], workdir: str) -> str:
-        """Opens a run and returns its id.
+        """Opens the run of this id, or a new one for None, and returns its id.
 
-        Args:
-          id: id of the run; None: a new one.
-          name: its name.
-          values: the configuration by field.
-          workdir: folder of the run.
+        Its `values` are the configuration by field.
         """
         raise NotImplementedError
 

@@ -19,7 +19,7 @@ from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.serve.endpoints import NEW_TOKENS
 from bert_jax.training.workdir import CERTIFICATE
-from tests.inference.conftest import predict_file
+from tests.inference.conftest import close, predict_file
 from tests.tools.serve.conftest import client_of, load
 from tests.tools.serve.models import MODELS, TEXTS, make_gpt, write
 
@@ -30,23 +30,6 @@ def ask(client, name, *inputs):
     assert response.status_code == 200, response.text
     (answer,) = response.json().values()
     return answer
-
-
-def close(found, expected):
-    """Asserts that JSON values are equal, numbers up to the rounding of float32."""
-    assert type(found) is type(expected), (found, expected)
-    if isinstance(found, dict):
-        assert found.keys() == expected.keys()
-        for name in found:
-            close(found[name], expected[name])
-    elif isinstance(found, list):
-        assert len(found) == len(expected)
-        for one, other in zip(found, expected, strict=True):
-            close(one, other)
-    elif isinstance(found, float):
-        assert found == pytest.approx(expected, rel=2e-5, abs=2e-6)
-    else:
-        assert found == expected
 
 
 @pytest.mark.parametrize("name", MODELS)
