@@ -163,7 +163,8 @@ def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -
         "units": {name: statistic.unit for name, statistic in STATISTICS.items()},
         "values": {
             sample: {
-                name: _rounded(of_heads) for name, of_heads in zip(STATISTICS, found, strict=True)
+                name: np.round(of_heads.astype(np.float64), 4).ravel().tolist()
+                for name, of_heads in zip(STATISTICS, found, strict=True)
             }
             for sample, found in samples.items()
         },
@@ -178,10 +179,6 @@ def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -
             "weights": encode_weights(arrays["attention"]),
         }
     return data
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return np.round(values.astype(np.float64), 4).ravel().tolist()
 
 
 # ------------------------------------------------------------------ their statistics
