@@ -20,11 +20,10 @@ from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.generation import Generator
+from bert_jax.inference.generation import Generator, Sampling
 from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
-from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.models import make_encoder
 from bert_jax.training.metrics import history

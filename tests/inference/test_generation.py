@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
-from bert_jax.inference.generation import Generator
-from bert_jax.inference.sampling import Sampling, choose
+from bert_jax.inference.generation import Generator, Sampling, choose
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.training.checkpoints import open_chosen
 from bert_jax.training.state import make_key

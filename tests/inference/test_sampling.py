@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.inference.sampling import Sampling, choose, restrict
+from bert_jax.inference.generation import Sampling, choose, restrict
 
 PROBS = np.array([0.05, 0.4, 0.15, 0.3, 0.1])
 

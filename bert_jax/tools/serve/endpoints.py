@@ -13,10 +13,9 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.generation import Generator, Prompt
+from bert_jax.inference.generation import Generator, Prompt, Sampling
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
-from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.batching import Computation

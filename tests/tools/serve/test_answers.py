@@ -11,10 +11,9 @@ import pytest
 
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.generation import Generator
+from bert_jax.inference.generation import Generator, Sampling
 from bert_jax.inference.loading import load_model
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.sampling import Sampling
 from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.serve.endpoints import NEW_TOKENS
