@@ -34,17 +34,12 @@ class AttentionReader:
     """Reads attention with a trained model.
 
     Attributes:
-      model: the model, on the devices.
       config: configuration of its encoder, with an attention that returns probabilities.
       no_lens: why its layers predict no words; "" if they do.
     """
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          top_k: number of words listed for each prediction.
 
         Raises:
           UserError: the model has no attention.

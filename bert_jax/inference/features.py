@@ -38,17 +38,12 @@ class FeatureExtractor:
     """Extracts features with a trained model.
 
     Attributes:
-      model: the model.
       choice: which features; `pooling`, `normalize` and the text of `prompt` are decided.
       max_length: tokens that the model takes, special ones included.
     """
 
     def __init__(self, predictor: Predictor, choice: Choice):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          choice: which features.
 
         Raises:
           UserError: the model has too few layers or dimensions, one direction where two are

@@ -88,9 +88,6 @@ class Generator:
     def __init__(self, model: TrainedModel):
         """Finds the tokens that begin and end texts.
 
-        Args:
-          model: the model, on the devices.
-
         Raises:
           UserError: the model does not predict next tokens, or its head was not trained.
         """
@@ -151,10 +148,7 @@ class Generator:
 
         Args:
           prompts: results of `prompt`.
-          sampling: settings of the choice of tokens.
           max_new_tokens: maximum number of ids; fewer if the text ends.
-          seed: sampling seed.
-          num_samples: continuations of each prompt.
           length: length to which prompts are padded, to compile few; 0: that of the longest.
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
@@ -202,8 +196,6 @@ def continue_rows(
       lengths: int32[batch], at least 1; the rest of a row is padding.
       keys: [batch], random keys.
       is_choice: bool[padded vocab], the words that may be chosen.
-      model: configuration of the encoder.
-      sampling: settings of the choice of tokens.
       max_new_tokens: maximum number of ids, at least 1.
       ends: words after which nothing follows.
     """
@@ -245,7 +237,6 @@ def choose(sampling: Sampling, keys: jax.Array, logits: jax.Array) -> jax.Array:
     """Returns the next word of each row, int32[batch].
 
     Args:
-      sampling: settings of the choice.
       keys: [batch], one random key for each row.
       logits: float32[batch, words]; a word with -inf is never chosen.
     """
@@ -261,7 +252,6 @@ def restrict(sampling: Sampling, logits: jax.Array) -> jax.Array:
     Of words with equal logits, the first ones are kept.
 
     Args:
-      sampling: temperature, top-k and top-p.
       logits: float32[batch, words].
     """
     logits = logits / sampling.temperature

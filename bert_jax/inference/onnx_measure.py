@@ -60,11 +60,8 @@ class Comparison:
         """Reads and encodes the file, and computes the float32 outputs.
 
         Args:
-          model: the model.
-          graph: path of the float32 graph.
           output: "task" or "vectors", what it computes.
           path: labelled examples for "task" of a fine-tuned model, otherwise texts.
-          max_length: tokens of the longest text; longer ones are cut off.
 
         Raises:
           UserError: the file cannot be read, or has nothing.

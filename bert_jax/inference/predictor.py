@@ -75,7 +75,6 @@ class Predictor:
         """Chooses the lengths of rows.
 
         Args:
-          model: the model, on the devices.
           batch_tokens: positions of a batch, padding included; 0: 1,024 on one CPU device, 4,096
             on others.
         """
@@ -163,8 +162,6 @@ class Predictor:
         """Puts examples that are in memory through the model.
 
         Args:
-          forward: compiled.
-          rows: the examples.
           packs: whether several may share a row; None: if the encoder keeps them apart.
 
         Yields:
@@ -182,12 +179,7 @@ class Predictor:
     def _compute(
         self, forward: Program, batches: Iterator[tuple[Rows, np.ndarray, int]]
     ) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yields what `run` does for batches, in order; they are made while others are computed.
-
-        Args:
-          forward: compiled.
-          batches: rows, and a batch of them as in `batches`.
-        """
+        """Yields what `run` does for batches, in order; they are made while others are computed."""
 
         def dispatch(rows: Rows, numbers: np.ndarray, length: int) -> Callable[[], Any]:
             numbers = _numbers(rows, numbers)
@@ -227,7 +219,6 @@ class Predictor:
         """Yields texts in order, each with its part of what `forward` returns.
 
         Args:
-          forward: compiled.
           texts: read as they are needed, a window at a time.
           done: called with the number of texts that are done since the last call.
         """
@@ -299,10 +290,6 @@ class TaskPredictor:
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          top_k: candidates for each mask.
 
         Raises:
           UserError: the task's head has random parameters.

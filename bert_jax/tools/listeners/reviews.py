@@ -31,9 +31,6 @@ class Review(Listener):
     """
 
     def __init__(self, show: Callable[[str], None]):
-        """Args:
-        show: takes the lines of the last verdict.
-        """
         self._show = show
 
     def started(self, run: Run, state: TrainState) -> None:

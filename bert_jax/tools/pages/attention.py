@@ -30,7 +30,6 @@ class Origin:
     """Where the numbers come from.
 
     Attributes:
-      name: name of the workdir.
       model: description of the model.
       texts: the text, or the two of a pair; () if there is none.
       sample: source of statistics besides the text; "" if there is none.
@@ -59,7 +58,6 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
     """Returns the page.
 
     Args:
-      origin: origin of the arrays.
       arrays: arrays of a text, a sample or both, as docs/attention.md lists them.
     """
     samples = {

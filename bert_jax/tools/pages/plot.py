@@ -87,7 +87,6 @@ def line_plot(
       percent: whether values are shares, shown as percentages.
       is_log: whether the vertical axis is logarithmic; all values are positive.
       few: whether the horizontal axis has a tick for each value (`scales.at_values`).
-      note: small print below.
     """
     drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
     values = [y for line in drawn for y in line.y if y is not None]

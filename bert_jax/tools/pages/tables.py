@@ -16,9 +16,7 @@ def table(
     """Returns a table.
 
     Args:
-      header: the names of its columns.
       rows: cells; a number is printed as `number` does.
-      caption: description for screen readers.
       text_columns: the first columns, which are text: at most two, or all. Those after them are
         aligned as numbers, by a class of the table (page.css): cells are most of a page's bytes.
       copy: whether it has a button that copies it as CSV.

@@ -20,7 +20,6 @@ def report(workdirs: Sequence[str], more: Sequence[Section] = ()) -> str:
     """Returns the page of the runs in these folders.
 
     Args:
-      workdirs: one or several.
       more: sections of a single run, after its curves.
 
     Raises:
