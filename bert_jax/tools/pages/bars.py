@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bert_jax.tools.pages import scales
 from bert_jax.tools.pages.markup import Content, Markup, tag
-from bert_jax.tools.pages.tables import cut, figure, table
+from bert_jax.tools.pages.tables import cut, figure, legend, table
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
 _MAX_CELLS = 24  # classes of a drawn confusion matrix
@@ -160,11 +160,7 @@ def _dots_legend(rows: Sequence[Dots]) -> Markup:
         shapes["paper"] = tag("path.paper", d="M11 0l5 5-5 5-5-5z")
     if any(row.baseline is not None for row in rows):
         shapes["constant prediction"] = tag("path.line.ref", d="M11 0v10")
-    items = [
-        tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
-        for name, shape in shapes.items()
-    ]
-    return tag("ul.legend", items)
+    return legend(shapes)
 
 
 # --------------------------------------------------------------------------- confusion matrices

@@ -1,6 +1,6 @@
 """Tables that scroll where they are too wide, and what stands around a plot: its data, to open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bert_jax.tools.pages.markup import Content, Markup, render, tag
 
@@ -47,6 +47,15 @@ def figure(
     small = tag("p.note", text) if text else None
     shown = opened("Data", data) if data else None
     return tag("figure", tag("figcaption", title), legend, picture, small, shown)
+
+
+def legend(shapes: Mapping[str, Content]) -> Markup:
+    """Returns names with what stands for them in a plot, drawn in 22 x 10."""
+    items = [
+        tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
+        for name, shape in shapes.items()
+    ]
+    return tag("ul.legend", items)
 
 
 def cut(name: str, max_length: int) -> str:

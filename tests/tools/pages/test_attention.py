@@ -113,10 +113,6 @@ def choose(page, name, value):
     page.check(f"input[name={name}][value='{value}']", force=True)
 
 
-def readout(page):
-    return " ".join(page.inner_text("#readout").split())
-
-
 # Reads all cells of the matrix with the arrow keys.
 READ_MATRIX = """([rows, columns]) => {
   const picture = document.querySelector("#drawing svg"), found = [];
@@ -157,22 +153,6 @@ def test_the_values_of_words_and_tokens(show):
     found = matrix(page, TOKENS[1:6], TOKENS[1:6])
     expected = ARRAYS["attention"][1, 2, 1:6, 1:6]
     np.testing.assert_allclose(found, expected, rtol=0, atol=1.1e-3)
-
-
-def test_everything_is_done_with_the_keyboard(show):
-    page = show(make_page(), width=380)
-    start = page.get_attribute(".heads button[aria-pressed=true]", "data-place")
-    layer, head = map(int, start.split(","))
-    page.focus(".heads button[tabindex='0']")
-    page.keyboard.press("ArrowUp" if layer else "ArrowDown")
-    assert page.inner_text("#head") == f"Layer {2 - layer}, head {head + 1}"
-    page.focus("#drawing [tabindex='0']")
-    page.keyboard.press("ArrowDown")
-    page.keyboard.press("Enter")
-    assert page.get_attribute("[data-token='0,1']", "aria-pressed") == "true"
-    assert readout(page).startswith("it attends to ")
-    page.keyboard.press("Escape")
-    assert page.get_attribute("[data-token='0,1']", "aria-pressed") == "false"
 
 
 def test_nothing_is_wider_than_the_screen_and_axe_finds_nothing(show):
