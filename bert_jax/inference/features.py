@@ -23,6 +23,7 @@ from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
+from bert_jax.scores.retrieval import unit
 
 Features = dict[str, np.ndarray]
 _ADVICE = "shorten it, or encode it with truncate or windows"
@@ -94,7 +95,7 @@ class FeatureExtractor:
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
                 kept = output["embeddings"][: self.choice.dimensions or None]
-                features["embeddings"] = self._scaled(kept)
+                features["embeddings"] = unit(kept) if self.choice.normalize else kept
             else:
                 hidden = output["hidden_states"].swapaxes(0, 1)  # [layers, seq, features]
                 if self.choice.level == "word":
@@ -102,7 +103,7 @@ class FeatureExtractor:
                     hidden = self._of_words(hidden, spans)
                     features["word_spans"] = spans
                     features["word_characters"] = self._word_characters(row, spans)
-                features["hidden_states"] = self._scaled(hidden)
+                features["hidden_states"] = unit(hidden) if self.choice.normalize else hidden
             if "pooled" in output:
                 features["pooled"] = output["pooled"]
             yield row, features
@@ -132,12 +133,6 @@ class FeatureExtractor:
             if done:
                 done(1)
             yield row, features
-
-    def _scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """float32[..., features], of length 1 if requested; zeros stay zeros."""
-        if not self.choice.normalize:
-            return vectors
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
     def _word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""

@@ -16,6 +16,7 @@ from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator, Prompt, Sampling
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.scores.retrieval import unit
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.batching import Computation
@@ -193,8 +194,7 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
 
 def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
     """Returns the cosine of each pair of vectors, [texts][texts]."""
-    stacked = np.stack(vectors)
-    units = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    units = unit(np.stack(vectors))
     return {"similarity": np.clip(units @ units.T, -1, 1).tolist()}
 
 
