@@ -277,12 +277,10 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
 
 
 def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
-    """The rows follow from the model; step 0 is evaluated; as by the command."""
-    lines, values = [], {"steps": 4, "optimizer__learning_rate": 0.0}
-    listener = Listener()
-    listener.line = lines.append
+    """The rows follow from the model; step 0 is evaluated."""
+    values = {"steps": 4, "optimizer__learning_rate": 0.0}
     text = str(files / "corpus.txt")
-    new = bert_jax.adapt(model, text, tmp_path / "ours", listener=listener, **values)
+    new = bert_jax.adapt(model, text, tmp_path / "run", listener=Listener(), **values)
     config = new.config
     assert (config.data.segments, config.phases) == ("pairs", model.config.phases)
     assert config.data.line_format == "sentences" and config.data.vocab.endswith("vocab.txt")
@@ -290,10 +288,6 @@ def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
     history = new.history  # with a rate of 0 nothing changes, and masks are always the same
     assert history["validation_step"].tolist()[:2] == [0, 1]
     assert len(set(history["validation_loss"].tolist())) == 1
-    flags = [f"--config.{name.replace('__', '.')}={value}" for name, value in values.items()]
-    command = ["adapt", text, f"--model={model.folder}", f"--workdir={tmp_path / 'commands'}"]
-    run_command([*command, *flags])
-    assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
 
 def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp_path):
