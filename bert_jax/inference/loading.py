@@ -118,25 +118,37 @@ class TrainedModel:
         """
         config, where = encoder or self.encoder, sharding.replicated(self.mesh)
         jitted = jax.jit(sharding.on_mesh(self.mesh, forward), out_shardings=where)
-        is_exact = getattr(config, "dtype", "float32") == "float32"
-        program = Program(jitted, self.params if is_exact else self._rounded_params, self._complete)
+        rounds = getattr(config, "dtype", "float32") != "float32"
+        program = Program(jitted, self._prepared(rounds, False), self._complete)
         (device, *others) = self.mesh.devices.flat
         if device.platform != "cpu" or others or not short_rows.fits(config):
             return program
         short = jax.jit(short_rows.short(forward, self.encoder.name))
         return dataclasses.replace(
-            program, short=lambda batch: short(self._transposed(is_exact), self._complete(batch))
+            program, short=lambda batch: short(self._prepared(rounds, True), self._complete(batch))
         )
 
     @functools.cached_property
-    def _transposed(self) -> Callable[[bool], Any]:
-        """is_exact -> the parameters for `short_rows`, made for the first short row."""
+    def _prepared(self) -> Callable[[bool, bool], Any]:
+        """(rounded, transposed) -> the parameters as programs read them, made once.
+
+        An encoder that computes in bfloat16 would otherwise round its kernels in each call, and a
+        single text would take up to 1.5 times as long. `short_rows` reads them transposed.
+        """
         name = self.encoder.name
 
         @functools.cache
-        def make(is_exact: bool) -> Any:
-            params = self.params if is_exact else self._rounded_params
-            return {**params, name: short_rows.transposed(params[name])}
+        def make(rounded: bool, transposed: bool) -> Any:
+            if transposed:
+                params = make(rounded, False)
+                return {**params, name: short_rows.transposed(params[name])}
+            if not rounded:
+                return self.params
+            encoder = {
+                path: x.astype(jnp.bfloat16) if path.endswith("/kernel") else x
+                for path, x in flatten(self.params[name]).items()
+            }
+            return {**self.params, name: unflatten(encoder)}
 
         return make
 
@@ -150,20 +162,6 @@ class TrainedModel:
         if self.mesh.size == 1:
             return batch
         return sharding.shard_batch(self.mesh, batch, len(batch["input_ids"]), 0)
-
-    @functools.cached_property
-    def _rounded_params(self) -> Any:
-        """The parameters, with the encoder's kernels in bfloat16.
-
-        An encoder that computes in bfloat16 would otherwise round them in each call, and a single
-        text would take up to 1.5 times as long.
-        """
-        name = self.encoder.name
-        encoder = {
-            path: x.astype(jnp.bfloat16) if path.endswith("/kernel") else x
-            for path, x in flatten(self.params[name]).items()
-        }
-        return {**self.params, name: unflatten(encoder)}
 
 
 def load_model(folder: str, change: Change = lambda config: config) -> TrainedModel:
