@@ -80,5 +80,5 @@ def test_the_threshold_of_each_of_several_labels_has_the_best_f1():
     for is_gold, found, threshold in zip(gold.T, probabilities.T, thresholds, strict=True):
         values = np.sort(found)
         every = [0.5, *(values[1:] + values[:-1]) / 2]
-        best = max(scores.f1(is_gold, found > t, True) for t in every)
-        assert scores.f1(is_gold, found > threshold, True) == pytest.approx(best)
+        best = max(scores.f1(is_gold, found > t) for t in every)
+        assert scores.f1(is_gold, found > threshold) == pytest.approx(best)
