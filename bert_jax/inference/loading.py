@@ -27,7 +27,7 @@ from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, parameter_rules
-from bert_jax.training.workdir import Change, open_model
+from bert_jax.training.workdir import Change, open_model, read_labels
 
 # (params, batch) -> arrays whose first dimension is the batch.
 Forward = Callable[[Any, Mapping[str, jax.Array]], dict[str, jax.Array]]
@@ -188,7 +188,10 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
             "%s: step %d was not evaluated, so its thresholds are not tuned.",
             *(folder, loaded.step),
         )
-    task = config.task.with_untrained(loaded.missing).with_labels(loaded.labels)
+    task, labels = config.task.with_untrained(loaded.missing), loaded.labels
+    if task.labels is not None and loaded.checkpoint is None:
+        labels = read_labels(folder)  # without which a run's task answers nothing
+    task = task.with_labels(labels)
     bound, mesh = task.bind(config.model, loaded.tokenizer), sharding.make_mesh()
     params = unflatten(loaded.params)
     # With the encoder and the task that they were saved with, parameters have the shapes of these.

@@ -68,7 +68,6 @@ def open_workdir(workdir: str, change: Change = lambda config: config) -> Loaded
     store.check_one_run(config, workdir)
     config = change(config)
     tokenizer = load_workdir_tokenizer(workdir, config)
-    has_labels = config.task.labels is not None
     with open_chosen(workdir, config) as (checkpoints, step):
         params, meta = flatten(checkpoints.read_params(step)), checkpoints.read_meta(step)
     return LoadedModel(
@@ -77,7 +76,7 @@ def open_workdir(workdir: str, change: Change = lambda config: config) -> Loaded
         params=params,
         tokenizer=tokenizer,
         vocabulary=read_vocabulary(find_vocabulary(workdir)),
-        labels=read_labels(workdir) if has_labels else (),
+        labels=read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else (),
         sentence_vectors=read_sentence_vectors(workdir),
         step=step,
         missing=untrained_params(workdir),
