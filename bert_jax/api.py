@@ -40,10 +40,9 @@ __all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "pre
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 
-# Attribute of the configuration of `get_config` with the values that its file gives.
-_FILE_VALUES = "_file_values"
-# And the names of those that the file sets.
-_FILE_WRITTEN = "_file_written"
+# Attribute of the configuration of `get_config`: the values that its file gives, and the names of
+# those that it sets itself.
+_FILE = "_file"
 
 
 def get_config(name: str, **values: Any) -> ConfigDict:
@@ -60,8 +59,7 @@ def get_config(name: str, **values: Any) -> ConfigDict:
     >>> config.steps = 500
     """
     config = experiments.load(name)
-    object.__setattr__(config, _FILE_VALUES, dict(flatten(config)))
-    object.__setattr__(config, _FILE_WRITTEN, written(config))
+    object.__setattr__(config, _FILE, (dict(flatten(config)), written(config)))
     forget_written(config)
     return set_values(config, values).lock()
 
@@ -85,7 +83,7 @@ class ProgressLine(Listener):
 
     def __init__(self):
         self._step = self._steps = self._width = 0
-        self._values = ""
+        self._losses: dict[str, float] = {}
 
     def progress(self, step: int, steps: int) -> None:
         self._step, self._steps = step, steps
@@ -96,8 +94,8 @@ class ProgressLine(Listener):
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
     ) -> None:
         name = "loss" if split == "train" else "held-out loss"
-        others = [part for part in self._values.split("  ") if part and not part.startswith(name)]
-        self._values = "  ".join([*others, f"{name} {values.get('loss', float('nan')):.4f}"])
+        self._losses.pop(name, None)  # the newest is the last
+        self._losses[name] = values.get("loss", float("nan"))
         self._show()
 
     def close(self) -> None:
@@ -106,7 +104,8 @@ class ProgressLine(Listener):
             self._width = 0
 
     def _show(self) -> None:
-        text = f"step {self._step}/{self._steps}  {self._values}"
+        losses = "  ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
+        text = f"step {self._step}/{self._steps}  {losses}"
         print(f"\r{text:<{self._width}}", end="", flush=True)
         self._width = len(text)
 
@@ -141,8 +140,7 @@ def train(
     resolved = resolve(config, workdir)
     several = resolved.get("seeds", 1) > 1
     run: Any = train_seeds if several else training.train
-    more = {"losses": losses} if losses else {}
-    run(resolved, workdir, listener=listener or ProgressLine(), **more)
+    run(resolved, workdir, listener=listener or ProgressLine(), losses=losses)
     if several:
         best = read_json(os.path.join(workdir, "results.json"))["spread"]["best_seed"]
         workdir = os.path.join(workdir, f"seed-{best}")
@@ -290,10 +288,9 @@ def _folder(model: Model | str | os.PathLike) -> str:
             f"model is of type {type(model).__name__}: give a bert_jax.Model, the folder of one, or"
             " a name of the hub."
         )
-    path = os.fspath(model)
-    if os.path.isfile(path):
-        raise UserError(f"{path} is a file, no model: the order is (model, file).")
-    return path
+    if os.path.isfile(model):
+        raise UserError(f"{os.fspath(model)} is a file, no model: the order is (model, file).")
+    return os.fspath(model)
 
 
 def _file(path: str | os.PathLike | None, name: str) -> str:
@@ -342,8 +339,8 @@ def resolve(config: ConfigDict | RunConfig, workdir: str, data_dir: str = "") ->
 
     Fields that were set since the configuration's file was read keep their values.
     """
-    at_first, values = getattr(config, _FILE_VALUES, {}), config.to_dict()
-    explicit, by_file = set(), getattr(config, _FILE_WRITTEN, set())
+    (at_first, by_file), values = getattr(config, _FILE, ({}, set())), config.to_dict()
+    explicit = set()
     if at_first:
         explicit = {name for name, value in flatten(values) if at_first.get(name) != value}
         explicit |= written(config)

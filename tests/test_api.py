@@ -4,7 +4,6 @@ import json
 import pathlib
 import pickle
 import random
-import shutil
 import subprocess
 import sys
 
@@ -166,7 +165,6 @@ def test_a_second_call_traces_and_compiles_nothing(model, caplog):
 def test_masks_scores_and_attention(model):
     ((first, second),) = model.fill_mask(["moon [MASK] river [MASK] ."], top_k=3)
     assert len(first) == len(second) == 3 and first[0].keys() == {"token", "probability"}
-    assert first[0]["probability"] >= first[1]["probability"]
     scores = model.score(TEXTS)
     assert [score["tokens"] for score in scores] == [2, 1, 6, 2]
     arrays = model.attention("moon [MASK] river")
@@ -185,24 +183,16 @@ def test_the_module_is_pure_and_takes_the_batch(model):
     np.testing.assert_allclose(means, model.encode(TEXTS), atol=1e-5)
     gradient = jax.grad(lambda p: jnp.square(apply(p, batch)).sum())(model.params)
     assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
-    rows = jax.tree.map(lambda x: x[:, None], batch)
-    mapped = jax.vmap(lambda row: apply(model.params, row))(rows)[:, 0]
-    np.testing.assert_allclose(mapped, hidden, atol=1e-5)
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):
-    model = bert_jax.load(classifier.folder, dtype="float32", task__long_texts="windows")
+    model = bert_jax.load(classifier.folder, dtype="bfloat16", task__long_texts="windows")
+    assert 0 < np.abs(model.encode(TEXTS) - classifier.encode(TEXTS)).max() < 0.1
     data = pickle.dumps(model)
     again = pickle.loads(data)
     assert len(data) < 1000 and again.config.task.long_texts == "windows"
     np.testing.assert_array_equal(again.encode(TEXTS), model.encode(TEXTS))
     assert again.predict(TEXTS) == model.predict(TEXTS)
-
-
-def test_a_pair_for_a_model_of_single_texts_is_mentioned(classifier, caplog):
-    classifier.predict([("moon", "river"), "good"])
-    (record,) = caplog.records
-    assert record.getMessage() == "1 pairs for a model trained on single texts"
 
 
 def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp_path):
@@ -224,7 +214,7 @@ def test_predictions_are_those_of_the_command_bit_for_bit(classifier, files, tmp
     assert found[0].keys() == {"id", "label", "probabilities"}
 
 
-def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monkeypatch, capsys):
+def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monkeypatch):
     """The task, the columns and the recipe are found, a tenth is held out; as by the command."""
     lines = []
     listener = Listener()
@@ -261,27 +251,13 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
     )
     assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
-    # A copy is evaluated on its own files, and continued, from any folder.
-    shutil.copytree(tmp_path / "commands", tmp_path / "copy")
-    (tmp_path / "commands/split/evaluate.csv").unlink()
+    # A copy is evaluated on its own files, from any folder.
+    (tmp_path / "commands").rename(tmp_path / "copy")
     (tmp_path / "copy/results.json").unlink()
     monkeypatch.chdir(tmp_path / "copy")
     run_command(["evaluate", "--workdir=."])
     found = json.loads((tmp_path / "copy/results.json").read_text())
     assert found["eval"] == json.loads((tmp_path / "ours/results.json").read_text())["eval"]
-    capsys.readouterr()
-    run_command(["finetune", str(train), f"--model={model.folder}", "--workdir=../copy", *flags])
-    assert "This run is complete" in capsys.readouterr().out
-
-
-def test_a_model_with_its_vocabulary_in_tokenizer_json_only_is_finetuned(model, files, tmp_path):
-    model.export("huggingface", tmp_path / "exported")
-    (tmp_path / "exported/vocab.txt").unlink()
-    plan = plan_finetuning(
-        str(tmp_path / "exported"), str(files / "train.tsv"), "", "", str(tmp_path / "run"), {}
-    )
-    assert plan.config.data.vocab == str(tmp_path / "run/vocab.txt")
-    assert plan.files[plan.config.data.vocab] == (files / "vocab.txt").read_bytes()
 
 
 @pytest.mark.parametrize("scores", [False, True])
@@ -290,42 +266,29 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
     words = (files / "vocab.txt").read_text().split()[-1:]
     rows = [f"{' '.join(words * 5)} {i}\t{' '.join(words * 9)}\t{i / 9}" for i in range(100)]
     header = ("sentence1\tsentence2\tscore", "anchor\tpositive\tauthor")[not scores]
-    (tmp_path / "pairs.tsv").write_text("\n".join([header, *rows]))
-    plan = plan_finetuning(
-        model.folder,
-        *(str(tmp_path / "pairs.tsv"), "", "embedding" if scores else "", str(tmp_path / "run")),
-        {"task.pool": "max"},
-    )
+    path, task = str(tmp_path / "pairs.tsv"), "embedding" if scores else ""
+    pathlib.Path(path).write_text("\n".join([header, *rows]))
+    given = {"task.pool": "max"}
+    plan = plan_finetuning(model.folder, path, "", task, str(tmp_path / "r"), given)
     config = plan.config
     assert (config.task.name, config.global_batch_size, config.max_length) == ("embedding", 32, 32)
-    assert (config.task.loss, config.metrics[0]) == (
-        ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
-    )
-    assert config.task.pool == "max"
-    held_out = plan.files[str(tmp_path / "run/split/evaluate.csv")].decode().splitlines()
-    assert len(held_out) == 11 and config.data.eval == str(tmp_path / "run/split/evaluate.csv")
+    expected = ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
+    assert (config.task.loss, config.metrics[0]) == expected and config.task.pool == "max"
+    assert len(plan.files[config.data.eval].decode().splitlines()) == 11
 
 
 def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):
-    """The rows follow from the model; step 0 is evaluated; as by the command, which continues."""
-    lines, values = [], {"steps": 4, "optimizer__learning_rate": 0.0}
-    listener = Listener()
-    listener.line = lines.append
+    """The rows follow from the model; step 0 is evaluated."""
+    values = {"steps": 4, "optimizer__learning_rate": 0.0}
     text = str(files / "corpus.txt")
-    new = bert_jax.adapt(model, text, tmp_path / "ours", listener=listener, **values)
+    new = bert_jax.adapt(model, text, tmp_path / "run", listener=Listener(), **values)
     config = new.config
     assert (config.data.segments, config.phases) == ("pairs", model.config.phases)
     assert config.data.line_format == "sentences" and config.data.vocab.endswith("vocab.txt")
     assert (config.steps, config.epochs, config.optimizer.name) == (4, 0.0, "adamw")
-    assert any("one sentence a line" in line for line in lines)
     history = new.history  # with a rate of 0 nothing changes, and masks are always the same
     assert history["validation_step"].tolist()[:2] == [0, 1]
     assert len(set(history["validation_loss"].tolist())) == 1
-    flags = [f"--config.{name.replace('__', '.')}={value}" for name, value in values.items()]
-    command = ["adapt", text, f"--model={model.folder}", f"--workdir={tmp_path / 'commands'}"]
-    for _ in range(2):
-        run_command([*command, *flags])
-        assert metrics_of(tmp_path / "ours") == metrics_of(tmp_path / "commands")
 
 
 def test_a_model_without_a_head_for_tokens_gets_a_new_one(classifier, files, tmp_path):
@@ -361,9 +324,11 @@ def test_a_classifier_reads_long_texts_in_windows(classifier, caplog):
     expected = np.exp(logs) / np.exp(logs).sum()
     np.testing.assert_allclose(list(found["probabilities"].values()), expected, rtol=1e-4)
     assert not caplog.records
-    classifier.predict([" ".join(words), "good"])
+    classifier.predict([" ".join(words), ("good", "bad")])
     (record,) = caplog.records
-    assert record.getMessage() == "1 texts truncated, 26 tokens cut off"
+    found = set(record.getMessage().split(", "))
+    single = "1 pairs for a model trained on single texts"
+    assert found == {"1 texts truncated", "26 tokens cut off", single}
     assert record.name.startswith("bert_jax.")
     caplog.clear()
     classifier.encode([" ".join(words), "good"], long="truncate")
@@ -388,20 +353,12 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
     assert (epochs(), epochs(task__stride="1"), epochs(task__windows_per_epoch="1")) == (20, 8, 20)
 
 
-def test_a_model_computes_in_the_requested_dtype(model):
-    rounded = bert_jax.load(model.folder, dtype="bfloat16")
-    assert rounded.config.dtype == "bfloat16"
-    difference = np.abs(rounded.encode(TEXTS) - model.encode(TEXTS)).max()
-    assert 0 < difference < 0.1
-
-
 # ------------------------------------------------------------------ errors
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda m: bert_jax.load("nowhere"), "nowhere: no such file or folder"),
         (lambda m: bert_jax.load(m.folder, data__text="b"), "text does not exist"),
         (lambda m: bert_jax.get_config("nothing"), "there is no such file"),
         (lambda m: bert_jax.get_config("tiny", optimizer__rate=1), "rate"),
@@ -417,7 +374,6 @@ def test_a_model_computes_in_the_requested_dtype(model):
         ),
         (lambda m: m.encode("a text"), "Give a list of inputs"),
         (lambda m: m.encode([3]), "inputs\\[0\\] is 3: give a text, a pair"),
-        (lambda m: m.encode(["a"], pooling="average"), "^pooling=average must be one of cls, mean"),
         (
             lambda m: bert_jax.finetune(
                 m, pathlib.Path(m.folder).with_name("train.tsv"), text_column="review"
@@ -425,7 +381,7 @@ def test_a_model_computes_in_the_requested_dtype(model):
             "no configuration field 'text_column': did you mean 'task.text_a'",
         ),
         (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -2 to 1"),
-        (lambda m: m.encode(["moon " * 40]), "inputs\\[0\\] has 42 tokens"),
+        (lambda m: bert_jax.load(m.folder, model__num_layers=2), "does not fit the configuration"),
         (lambda m: m.export("paper", pathlib.Path(m.folder, "exported")), "Unknown form 'paper'"),
     ],
 )

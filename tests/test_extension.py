@@ -28,7 +28,7 @@ from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.loading import load_model, load_workdir
+from bert_jax.inference.loading import load_model
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import MODELS
 from bert_jax.optim.optimizers import OPTIMIZERS
@@ -399,7 +399,7 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
         ", with new, random ones for classifier, " in printed
         or ", with new, random ones for classifier\n" in printed
     )
-    predictor = Predictor(load_workdir(store.load(source.workdir), source.workdir))
+    predictor = Predictor(load_model(source.workdir))
     extractor = FeatureExtractor(predictor, Choice(level="sentence"))
     ((_, features),) = extractor.run([extractor.row(Text("moon river"))])
     assert features["embeddings"].shape == (32,)

@@ -5,6 +5,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -52,6 +53,7 @@ class LoadedModel:
       missing: paths of the parameters that the source lacks or that were drawn at random because
         an imported checkpoint lacked them.
       new_rows: "path[first row:]" -> tokens, of embedding tables whose last rows are random.
+      meta: JSON values that the parameters were saved with, their configuration among them.
       checkpoint: the other program's checkpoint; None for a workdir.
       report: use of the tensors of `checkpoint`; None for a workdir.
     """
@@ -66,6 +68,7 @@ class LoadedModel:
     step: int = 0
     missing: tuple[str, ...] = ()
     new_rows: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    meta: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     checkpoint: ForeignCheckpoint | None = None
     report: ImportReport | None = None
 

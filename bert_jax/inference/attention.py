@@ -34,18 +34,12 @@ class AttentionReader:
     """Reads attention with a trained model.
 
     Attributes:
-      model: the model, on the devices.
-      config: configuration of its encoder, with the attention implementation that returns
-        probabilities.
+      config: configuration of its encoder, with an attention that returns probabilities.
       no_lens: why its layers predict no words; "" if they do.
     """
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          top_k: number of words listed for each prediction.
 
         Raises:
           UserError: the model has no attention.
@@ -60,13 +54,12 @@ class AttentionReader:
         # One text is read at a time: a batch has no further rows.
         self._predictor = Predictor(model, batch_tokens=1)
         self.no_lens = _why_no_lens(model)
-        lens, num_pieces = None, len(model.tokenizer.pieces)
-        if not self.no_lens:
-            settings = (min(top_k, num_pieces), num_pieces, model.task.READS_FORWARD)
-            lens = functools.partial(_lens, self.config, *settings)
-        forward = functools.partial(_forward, self.config, model.tokenizer)
-        self._forward = model.compile(functools.partial(forward, lens=lens, keeps=True))
-        self._sums = model.compile(functools.partial(forward, lens=None, keeps=False))
+        self._reads_forward = model.task.READS_FORWARD
+        num_pieces = len(model.tokenizer.pieces)
+        settings = self.config, min(top_k, num_pieces), num_pieces, self._reads_forward
+        lens = None if self.no_lens else functools.partial(_lens, *settings)
+        self._forward = model.compile(functools.partial(self._read, lens=lens, keeps=True))
+        self._sums = model.compile(functools.partial(self._read, lens=None, keeps=False))
 
     def encode(self, text: Text) -> TextRow:
         """Tokenizes a text or a pair; "[MASK]" in it is the special token, if there is one.
@@ -77,8 +70,8 @@ class AttentionReader:
         tokenizer = self.model.tokenizer
         has_masks = tokenizer.mask_id >= 0
         row = encode_text(text, tokenizer, self.config.max_position_embeddings, masks=has_masks)
-        data: Any = self.model.task
-        return data.begin(row, tokenizer) if self.model.task.READS_FORWARD else row
+        task: Any = self.model.task
+        return task.begin(row, tokenizer) if self._reads_forward else row
 
     def length(self, row: TextRow) -> int:
         """Returns the number of positions that a text is padded to."""
@@ -97,13 +90,19 @@ class AttentionReader:
         found = {name: array[0] for name, array in jax.device_get(self._forward(batch)).items()}
         attention = found["attention"][..., :length, :length]
         statistics = mean_statistics(found["sums"], float(found["attending"]), "The text")
-        spans = all_spans(row, tokenizer)
+        spans = _all_spans(row, tokenizer)
+        pieces = [tokenizer.pieces[i] for i in row.input_ids]
+        # As they are read; as the vocabulary has them, if nothing of them can be read.
+        words = [
+            tokenizer.decode(row.input_ids[start:stop].tolist()) or "".join(pieces[start:stop])
+            for start, stop in spans
+        ]
         return {
-            "tokens": np.array([tokenizer.pieces[i] for i in row.input_ids]),
+            "tokens": np.array(pieces),
             "input_ids": row.input_ids,
             "segments": (np.arange(length) >= row.first_length).astype(np.int32),
             "is_special": np.isin(row.input_ids, special_ids(tokenizer)),
-            "words": np.array([_word(tokenizer, row.input_ids[i:j]) for i, j in spans]),
+            "words": np.array(words),
             "word_spans": spans,
             "attention": attention,
             "word_attention": attention_of_words(attention, spans),
@@ -135,21 +134,45 @@ class AttentionReader:
 
     def _lens_of(self, row: TextRow, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Returns the predictions of the layers for the masks, or for every word but the first."""
-        reads_forward = self.model.task.READS_FORWARD
-        if self.no_lens or not (reads_forward or row.masked):
+        if self.no_lens or not (self._reads_forward or row.masked):
             return {}
-        if reads_forward:
+        if self._reads_forward:
             places = positions = predicted_positions(row) - 1
         else:
             places, positions = np.arange(len(row.masked)), np.array(row.masked, np.int32)
         pieces = np.array(self.model.tokenizer.pieces)
         return {
             "lens_positions": positions,
-            "lens_offset": np.array(int(reads_forward), np.int32),
+            "lens_offset": np.array(int(self._reads_forward), np.int32),
             "lens_tokens": pieces[found["top_ids"][:, places]],
             "lens_probabilities": found["top_probabilities"][:, places],
             "lens_answers": pieces[found["answers"][places]],
             "lens_answer_probabilities": found["answer_probabilities"][:, places],
+        }
+
+    def _read(
+        self,
+        params: Any,
+        batch: Any,
+        *,
+        lens: Callable[..., dict[str, jax.Array]] | None,
+        keeps: bool,
+    ) -> dict[str, jax.Array]:
+        """Returns what `sum_heads` and `lens` return.
+
+        `attention`, float32[batch, layers, heads, seq, seq], is among it if `keeps`.
+        """
+        encoded: Any = make_encoder(self.config).apply(
+            {"params": params[self.config.name]},
+            batch,
+            deterministic=True,
+            keep_all=True,
+            keep_attention=True,
+        )
+        return {
+            **({"attention": jnp.stack(encoded.attention, axis=1)} if keeps else {}),
+            **sum_heads(self.config, self.model.tokenizer, encoded.attention, batch),
+            **(lens(params, batch, encoded) if lens else {}),
         }
 
 
@@ -164,15 +187,8 @@ def _lens(
 ) -> dict[str, jax.Array]:
     """Returns what the embeddings and each layer would predict.
 
-    Args:
-      config: the encoder's configuration.
-      top_k: number of words listed for each prediction.
-      num_pieces: size of the vocabulary; the model's table may have more rows.
-      reads_forward: whether each position predicts the next token; otherwise the batch's
-        `masked_lm_positions` predict their own.
-      params: parameters of encoder and head.
-      batch: the encoder's input.
-      encoded: the encoder's output, which has `all_hidden`.
+    Each position predicts the next token if `reads_forward`, otherwise the `masked_lm_positions` of
+    the batch predict their own. The model's table may have more rows than `num_pieces`.
 
     Returns:
       [batch, layers + 1, positions, top_k] `top_ids`, int32, and `top_probabilities`, float32;
@@ -203,17 +219,12 @@ def _lens(
     }
 
 
-def all_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
+def _all_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
     """int32[words, 2]: the positions [start, stop) of each word; special tokens are words too."""
     of_words = word_spans(row, tokenizer)
     specials = np.setdiff1d(np.arange(len(row.input_ids), dtype=np.int32), row.word_positions)
     spans = np.concatenate([of_words, np.stack([specials, specials + 1], axis=1)])
     return spans[np.argsort(spans[:, 0])].astype(np.int32)
-
-
-def _word(tokenizer: Tokenizer, ids: np.ndarray) -> str:
-    """Returns a word as it is read; as the vocabulary has it, if nothing of it can be read."""
-    return tokenizer.decode(ids.tolist()) or "".join(tokenizer.pieces[i] for i in ids)
 
 
 def _why_no_lens(model: TrainedModel) -> str:
@@ -228,30 +239,3 @@ def _why_no_lens(model: TrainedModel) -> str:
     if any(name.startswith("masked_lm/") for name in model.untrained):
         return "The weights were imported without a head that predicts words."
     return ""
-
-
-def _forward(
-    config: TransformerConfig,
-    tokenizer: Tokenizer,
-    params: Any,
-    batch: Any,
-    *,
-    lens: Callable[..., dict[str, jax.Array]] | None,
-    keeps: bool,
-) -> dict[str, jax.Array]:
-    """Returns what `sum_heads` and `lens` return.
-
-    `attention`, float32[batch, layers, heads, seq, seq], is among it if `keeps`.
-    """
-    encoded: Any = make_encoder(config).apply(
-        {"params": params[config.name]},
-        batch,
-        deterministic=True,
-        keep_all=True,
-        keep_attention=True,
-    )
-    return {
-        **({"attention": jnp.stack(encoded.attention, axis=1)} if keeps else {}),
-        **sum_heads(config, tokenizer, encoded.attention, batch),
-        **(lens(params, batch, encoded) if lens else {}),
-    }

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_jax.data.labelled.examples import Example, Input, TaggedExample, split_words
+from bert_jax.data.labelled.examples import Example, TaggedExample, split_words
 from bert_jax.files.errors import UserError
 
 Fields = Mapping[str, Any]
@@ -28,11 +28,13 @@ def make_examples(
     """
     if isinstance(inputs, str | Mapping):
         raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
-    if (names := _columns_of(inputs)) is not None:
-        shown = ", ".join(map(repr, names))
+    names = getattr(inputs, "column_names", None)
+    names = getattr(inputs, "columns", None) if names is None else names
+    if names is not None and not callable(names):  # of pandas, pyarrow, datasets or polars
+        names = list(names) or ["text"]
         raise UserError(
-            f"A {type(inputs).__name__} with the columns {shown} is no list of inputs: give a"
-            f" column as a list, such as list(table[{names[-1]!r}])."
+            f"A {type(inputs).__name__} with the columns {', '.join(map(repr, names))} is no list"
+            f" of inputs: give a column as a list, such as list(table[{names[-1]!r}])."
         )
     for number, value in enumerate(inputs):
         if isinstance(value, kind):
@@ -42,13 +44,6 @@ def make_examples(
         if not _is_complete(kind, fields):
             raise UserError(f"{where(number)} is {value!r:.60}: give {kind.forms()}.")
         yield kind.from_inputs(fields, where(number), number)
-
-
-def _columns_of(value: Any) -> list[Any] | None:
-    """Returns the columns of a DataFrame, or of a table of pyarrow, datasets or polars."""
-    names = getattr(value, "column_names", None)
-    names = getattr(value, "columns", None) if names is None else names
-    return None if names is None or callable(names) else list(names) or ["text"]
 
 
 def _fields(kind: type[Example], value: Any, by_character: bool) -> Fields:
@@ -72,14 +67,13 @@ def _fields(kind: type[Example], value: Any, by_character: bool) -> Fields:
 
 
 def _is_complete(kind: type[Example], fields: Fields) -> bool:
-    def has_type(item: Input) -> bool:
-        value = fields[item.name]
-        if not item.is_list:
-            return isinstance(value, str)
-        is_list = isinstance(value, Sequence) and not isinstance(value, str)
-        return is_list and all(isinstance(text, str) for text in value)
-
     inputs = {item.name: item for item in kind.inputs()}
     required = {item.name for item in inputs.values() if not item.is_optional}
-    is_known = inputs.keys() >= fields.keys() >= required
-    return is_known and all(has_type(inputs[name]) for name in fields)
+    if not inputs.keys() >= fields.keys() >= required:
+        return False
+    for name, value in fields.items():
+        is_list = isinstance(value, Sequence) and not isinstance(value, str)
+        texts = value if inputs[name].is_list else [value]
+        if is_list != inputs[name].is_list or not all(isinstance(text, str) for text in texts):
+            return False
+    return True

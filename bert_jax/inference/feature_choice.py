@@ -62,18 +62,12 @@ class Choice:
     exact: bool = False
 
     def __post_init__(self):
-        layers = FEATURE_LAYERS if isinstance(self.layers, str) else (self.layers,)
-        for name, allowed in (
-            ("layers", layers),
-            ("level", LEVELS),
-            ("word", WORDS),
-            ("pooling", ("", *POOLING)),
-            ("long", LONG),
-        ):
-            if (got := getattr(self, name)) not in allowed:
-                raise UserError(
-                    f"{name}={got} must be one of {', '.join(map(str, filter(None, allowed)))}."
-                )
+        allowed = {"level": LEVELS, "word": WORDS, "pooling": ("", *POOLING), "long": LONG}
+        if isinstance(self.layers, str):
+            allowed["layers"] = FEATURE_LAYERS
+        for name, values in allowed.items():
+            if (got := getattr(self, name)) not in values:
+                raise UserError(f"{name}={got} must be one of {', '.join(filter(None, values))}.")
         if (self.layers == "weighted_sum") != bool(self.weights):
             raise UserError(
                 "layers=weighted_sum and weights go together, for example"

@@ -23,6 +23,7 @@ from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
+from bert_jax.scores.retrieval import unit
 
 Features = dict[str, np.ndarray]
 _ADVICE = "shorten it, or encode it with truncate or windows"
@@ -38,17 +39,12 @@ class FeatureExtractor:
     """Extracts features with a trained model.
 
     Attributes:
-      model: the model.
       choice: which features; `pooling`, `normalize` and the text of `prompt` are decided.
       max_length: tokens that the model takes, special ones included.
     """
 
     def __init__(self, predictor: Predictor, choice: Choice):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          choice: which features.
 
         Raises:
           UserError: the model has too few layers or dimensions, one direction where two are
@@ -58,19 +54,17 @@ class FeatureExtractor:
         check_layers(choice, self.model.encoder)
         self.choice, self.max_length = decide(choice, self.model)
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
-        config = _encoder_config(self.choice, self.model.encoder)
+        config = self.model.encoder
+        is_float32 = isinstance(config, TransformerConfig) and config.dtype == "float32"
+        if is_float32 and choice.level == "sentence" and not choice.exact:
+            if jax.default_backend() == "cpu" and processor.multiplies_bfloat16():
+                config = dataclasses.replace(config, dtype="bfloat16_products")
         self._predictor = predictor
         # Of windows, the hidden states of the text are put together before they are pooled.
-        pooling = self.choice.pooling if choice.level == "sentence" else ""
-        self._forward = self.model.compile(
-            functools.partial(
-                _forward,
-                make(config),
-                choice,
-                "" if choice.long == "windows" else pooling,
-            ),
-            config,
-        )
+        is_pooled = choice.level == "sentence" and choice.long != "windows"
+        pooling = self.choice.pooling if is_pooled else ""
+        forward = functools.partial(_forward, make(config), choice, pooling)
+        self._forward = self.model.compile(forward, config)
 
     def row(self, text: Text) -> TextRow:
         """Tokenizes a text or a pair, and cuts off what `long="truncate"` says.
@@ -93,25 +87,23 @@ class FeatureExtractor:
           rows: results of `row`, read as they are needed.
           done: called with the number of texts that are done since the last call.
         """
-        is_long = self.choice.long == "windows"
-        outputs = (
-            self._read_windows(rows, done)
-            if is_long
-            else self._predictor.stream(self._forward, rows, done)
-        )
+        if self.choice.long == "windows":
+            outputs = self._read_windows(rows, done)
+        else:
+            outputs = self._predictor.stream(self._forward, rows, done)
         for row, output in outputs:
             features = {"input_ids": row.input_ids, "attention_mask": np.ones_like(row.input_ids)}
             if self.choice.level == "sentence":
                 kept = output["embeddings"][: self.choice.dimensions or None]
-                features["embeddings"] = self._scaled(kept)
+                features["embeddings"] = unit(kept) if self.choice.normalize else kept
             else:
                 hidden = output["hidden_states"].swapaxes(0, 1)  # [layers, seq, features]
                 if self.choice.level == "word":
                     spans = word_spans(row, self.model.tokenizer)
                     hidden = self._of_words(hidden, spans)
                     features["word_spans"] = spans
-                    features["word_characters"] = self.word_characters(row, spans)
-                features["hidden_states"] = self._scaled(hidden)
+                    features["word_characters"] = self._word_characters(row, spans)
+                features["hidden_states"] = unit(hidden) if self.choice.normalize else hidden
             if "pooled" in output:
                 features["pooled"] = output["pooled"]
             yield row, features
@@ -142,13 +134,7 @@ class FeatureExtractor:
                 done(1)
             yield row, features
 
-    def _scaled(self, vectors: np.ndarray) -> np.ndarray:
-        """float32[..., features], of length 1 if requested; zeros stay zeros."""
-        if not self.choice.normalize:
-            return vectors
-        return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-
-    def word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
+    def _word_characters(self, row: TextRow, spans: np.ndarray) -> np.ndarray:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
         texts = (row.text.text_a, row.text.text_b or "")
         num_first = int(np.searchsorted(row.word_positions, row.first_length))
@@ -176,15 +162,13 @@ class FeatureExtractor:
 
     def names(self, row: TextRow, features: Features) -> dict[str, list[str]]:
         """Returns the names of the vectors: `tokens`, or `words` as the text has them."""
-        match self.choice.level:
-            case "subword":
-                return {"tokens": [self.model.tokenizer.pieces[i] for i in row.input_ids]}
-            case "word":
-                texts = (row.text.text_a, row.text.text_b or "")
-                places = features["word_characters"].tolist()
-                return {"words": [texts[which][start:stop] for which, start, stop in places]}
-            case _:
-                return {}
+        if self.choice.level == "subword":
+            return {"tokens": [self.model.tokenizer.pieces[i] for i in row.input_ids]}
+        if self.choice.level == "sentence":
+            return {}
+        texts = (row.text.text_a, row.text.text_b or "")
+        places = features["word_characters"].tolist()
+        return {"words": [texts[which][start:stop] for which, start, stop in places]}
 
 
 def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
@@ -212,15 +196,6 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
     return decided, min(longest, vectors.max_length or longest)
 
 
-def _encoder_config(choice: Choice, model: EncoderConfig) -> EncoderConfig:
-    """Returns the encoder's configuration in the dtype that is computed in."""
-    is_float32 = isinstance(model, TransformerConfig) and model.dtype == "float32"
-    if choice.exact or choice.level != "sentence" or not is_float32:
-        return model
-    is_faster = jax.default_backend() == "cpu" and processor.multiplies_bfloat16()
-    return dataclasses.replace(model, dtype="bfloat16_products") if is_faster else model
-
-
 def check_layers(choice: Choice, model: EncoderConfig) -> None:
     """Raises UserError if a model lacks the chosen layers, or directions of reading."""
     layers, num_layers = choice.layers, model.num_layers
@@ -245,15 +220,6 @@ def check_layers(choice: Choice, model: EncoderConfig) -> None:
         )
 
 
-def _combine(choice: Choice, all_hidden: tuple[jax.Array, ...]) -> jax.Array:
-    """[batch, seq, hidden] of the embeddings and each layer -> float32[batch, layers, ...]."""
-    states = [hidden.astype(jnp.float32) for hidden in all_hidden]
-    if isinstance(choice.layers, int):
-        return states[choice.layers][:, None]
-    features = choose(choice.layers, states, weights=choice.weights)
-    return features if choice.layers in SEVERAL else features[:, None]
-
-
 def _forward(
     encoder: Any, choice: Choice, pooling: str, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
@@ -269,7 +235,12 @@ def _forward(
     pooled = None
     if isinstance(encoded, tuple):
         encoded, pooled = encoded
-    hidden = _combine(choice, encoded.all_hidden)
+    states = [hidden.astype(jnp.float32) for hidden in encoded.all_hidden]
+    if isinstance(choice.layers, int):
+        hidden = states[choice.layers][:, None]
+    else:
+        hidden = choose(choice.layers, states, weights=choice.weights)
+        hidden = hidden if choice.layers in SEVERAL else hidden[:, None]
     if pooling:
         features = {"embeddings": pool(pooling, hidden[:, 0], batch)}
     else:

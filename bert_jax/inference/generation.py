@@ -17,13 +17,49 @@ import numpy as np
 from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
-from bert_jax.inference.sampling import Sampling, choose
 from bert_jax.models.layers.cache import make_cache
 from bert_jax.tasks.causal_lm.model import CausalLMModel
 from bert_jax.training.state import make_key
 
 # Rows that are continued together.
 _BATCH_ROWS = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Sampling:
+    """A choice of the next word. Top-k comes after the temperature, top-p after top-k.
+
+    Attributes:
+      greedy: the most probable word, the first one of equals.
+      temperature: divides the logits; below 1 the distribution is sharper, above 1 flatter.
+      top_k: only this many of the most probable words; 0: all.
+      top_p: only the most probable words up to the one with which their probability reaches this
+        (Holtzman et al. 2020, nucleus sampling); 1: all.
+
+    Raises:
+      UserError: for a value that is not allowed, or a value that has no effect.
+    """
+
+    greedy: bool = False
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        if not 0 < self.temperature < float("inf"):
+            raise UserError(
+                f"--temperature={self.temperature} must be above 0; for the most probable words,"
+                " give --greedy."
+            )
+        if self.top_k < 0:
+            raise UserError(f"--top_k={self.top_k} must be at least 1, or 0 for all words.")
+        if not 0 < self.top_p <= 1:
+            raise UserError(f"--top_p={self.top_p} must be above 0, and at most 1 for all words.")
+        if self.greedy and (self.temperature, self.top_k, self.top_p) != (1.0, 0, 1.0):
+            raise UserError(
+                "--greedy takes the most probable word: leave out --temperature, --top_k and"
+                " --top_p."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,13 +88,18 @@ class Generator:
     def __init__(self, model: TrainedModel):
         """Finds the tokens that begin and end texts.
 
-        Args:
-          model: the model, on the devices.
-
         Raises:
           UserError: the model does not predict next tokens, or its head was not trained.
         """
-        self.encoder = _generating_encoder(model)
+        encoder: Any = model.encoder
+        if not (isinstance(encoder, TransformerConfig) and model.task.READS_FORWARD):
+            mask = getattr(encoder, "attention_pattern", "none")
+            raise UserError(
+                f"{model.folder} is for config.task.name={model.config.task.name!r}, with"
+                f" config.model.attention_pattern={mask!r}: only a model that was trained to"
+                " predict the next token (config.task.name='causal_lm') generates text."
+            )
+        self.encoder = encoder
         model.task.check_trained(model.untrained, model.folder)
         self.tokenizer, self._params = model.tokenizer, model.params
         running = model.config.get("data.segments") == "running_text"
@@ -107,10 +148,7 @@ class Generator:
 
         Args:
           prompts: results of `prompt`.
-          sampling: settings of the choice of tokens.
           max_new_tokens: maximum number of ids; fewer if the text ends.
-          seed: sampling seed.
-          num_samples: continuations of each prompt.
           length: length to which prompts are padded, to compile few; 0: that of the longest.
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
@@ -121,21 +159,11 @@ class Generator:
             ids = np.zeros((len(part), max(length, lengths.max())), np.int32)
             for row, prompt in zip(ids, part, strict=True):
                 row[: len(prompt.ids)] = prompt.ids
-            keys = jax.vmap(functools.partial(jax.random.fold_in, key))(
-                jnp.arange(start, start + len(part))
-            )
-            new = continue_rows(
-                self._params,
-                ids,
-                lengths,
-                keys,
-                self._is_choice,
-                model=self.encoder,
-                sampling=sampling,
-                max_new_tokens=max_new_tokens,
-                ends=self._ends,
-            )
-            new = jax.device_get(new)
+            numbers = jnp.arange(start, start + len(part))
+            keys = jax.vmap(functools.partial(jax.random.fold_in, key))(numbers)
+            settings = {"sampling": sampling, "max_new_tokens": max_new_tokens, "ends": self._ends}
+            arrays = self._params, ids, lengths, keys, self._is_choice
+            new = jax.device_get(continue_rows(*arrays, model=self.encoder, **settings))
             for prompt, row in zip(part, new.tolist(), strict=True):
                 ends = [place for place, word in enumerate(row) if word in (*self._ends, -1)]
                 yield prompt, row[: ends[0]] if ends else row
@@ -168,8 +196,6 @@ def continue_rows(
       lengths: int32[batch], at least 1; the rest of a row is padding.
       keys: [batch], random keys.
       is_choice: bool[padded vocab], the words that may be chosen.
-      model: configuration of the encoder.
-      sampling: settings of the choice of tokens.
       max_new_tokens: maximum number of ids, at least 1.
       ends: words after which nothing follows.
     """
@@ -207,14 +233,37 @@ def continue_rows(
     return jax.lax.while_loop(go_on, add_word, state)[1]
 
 
-def _generating_encoder(model: TrainedModel) -> TransformerConfig:
-    """Returns the encoder's configuration, or refuses a model that does not predict next tokens."""
-    encoder = model.encoder
-    if isinstance(encoder, TransformerConfig) and model.task.READS_FORWARD:
-        return encoder
-    mask = getattr(encoder, "attention_pattern", "none")
-    raise UserError(
-        f"{model.folder} is for config.task.name={model.config.task.name!r}, with"
-        f" config.model.attention_pattern={mask!r}: only a model that was trained to predict the"
-        " next token (config.task.name='causal_lm') generates text."
-    )
+def choose(sampling: Sampling, keys: jax.Array, logits: jax.Array) -> jax.Array:
+    """Returns the next word of each row, int32[batch].
+
+    Args:
+      keys: [batch], one random key for each row.
+      logits: float32[batch, words]; a word with -inf is never chosen.
+    """
+    if sampling.greedy:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    chosen = jax.vmap(jax.random.categorical)(keys, restrict(sampling, logits))
+    return chosen.astype(jnp.int32)
+
+
+def restrict(sampling: Sampling, logits: jax.Array) -> jax.Array:
+    """Returns logits of the distribution that is sampled, -inf for words that are left out.
+
+    Of words with equal logits, the first ones are kept.
+
+    Args:
+      logits: float32[batch, words].
+    """
+    logits = logits / sampling.temperature
+    words = logits.shape[-1]
+    if sampling.top_k in range(1, words) or sampling.top_p < 1:
+        order = jnp.argsort(-logits, axis=-1, stable=True)
+        place = jnp.argsort(order, axis=-1)  # of each word in that order
+        kept = place < (sampling.top_k or words)
+        if sampling.top_p < 1:
+            probs = jax.nn.softmax(jnp.where(kept, logits, -jnp.inf))
+            sorted_probs = jnp.take_along_axis(probs, order, axis=-1)
+            before = jnp.cumsum(sorted_probs, axis=-1) - sorted_probs
+            kept &= jnp.take_along_axis(before, place, axis=-1) < sampling.top_p
+        logits = jnp.where(kept, logits, -jnp.inf)
+    return logits

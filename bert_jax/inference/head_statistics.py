@@ -27,10 +27,7 @@ def sum_heads(
     """Returns the sums of the statistics over the tokens that attend, and the number of these.
 
     Args:
-      config: the encoder's configuration.
-      tokenizer: has the ids of special tokens.
       attention: probabilities of each layer, float32[batch, heads, seq, seq].
-      batch: the encoder's input.
 
     Returns:
       float32[batch, statistics, layers, heads] `sums` in the order of STATISTICS, and

@@ -1,10 +1,11 @@
 """A trained model as an object: text in, vectors, predictions and new text out."""
 
+import dataclasses
 import functools
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -12,7 +13,6 @@ import jax
 import numpy as np
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow
 from bert_jax.exchange import export
 from bert_jax.files.errors import UserError
@@ -20,14 +20,12 @@ from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.generation import Generator
+from bert_jax.inference.generation import Generator, Sampling
 from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
-from bert_jax.inference.sampling import Sampling
 from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.models import make_encoder
-from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.metrics import history
 from bert_jax.training.workdir import open_model
 
@@ -55,10 +53,11 @@ def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "M
     fields = {"dtype": dtype} if dtype else {}
     fields |= {name.replace("__", "."): value for name, value in values.items()}
     loaded = load_model(os.fspath(path), lambda config: config.replace(fields))
-    return Model(loaded, dtype, values)
+    return Model(**vars(loaded), choices={"dtype": dtype, **values})
 
 
-class Model:
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Model(TrainedModel):
     """A trained model: an encoder, the heads that were trained with it, and its tokenizer.
 
     Inputs are lists of texts, and results come in their order. A text may also be a pair,
@@ -66,47 +65,37 @@ class Model:
     that is too long for the model is an error, except where its task truncates (`predict`) or
     `long="truncate"` is given: what is cut off is then counted in a warning of the logger.
 
+    Its `config`, `tokenizer` and `params` are those of `TrainedModel`.
+
     Attributes:
-      config: configuration of the run.
-      tokenizer: text -> ids and back.
-      params: all parameters by name, a tree of arrays.
-      module: linen module of the encoder; `module.apply({"params": model.params}, batch)` returns
-        the last hidden states, float[batch, seq, hidden].
+      choices: the arguments of `load` but its path.
     """
 
-    def __init__(
-        self,
-        loaded: TrainedModel,
-        dtype: str | None = None,
-        values: Mapping[str, Any] | None = None,
-    ):
-        """Takes what `load_model` returned for these arguments of `load`."""
-        self._loaded, self._exact = loaded, bool(dtype)
-        self._choices = {"dtype": dtype, **(values or {})}
-        self._predictor = predictor = Predictor(loaded)
-        # What is compiled once for a choice stays compiled.
-        self._features = functools.lru_cache(lambda choice: FeatureExtractor(predictor, choice))
-        self._tasks = functools.lru_cache(lambda top_k: TaskPredictor(predictor, top_k))
-        self._attention = functools.lru_cache(lambda top_k: AttentionReader(predictor, top_k))
-        self.config: RunConfig = loaded.config
-        self.tokenizer: Tokenizer = loaded.tokenizer
-        self.params: Any = loaded.params
-        self.module: nn.Module = HiddenStates(loaded.encoder)
+    choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the folder and the arguments of `load`, not the arrays."""
-        return functools.partial(load, os.path.abspath(self.folder), **self._choices), ()
+        return functools.partial(load, self.folder, **self.choices), ()
 
     @property
-    def folder(self) -> str:
-        """The folder that the model was loaded from."""
-        return self._loaded.folder
+    def module(self) -> nn.Module:
+        """The linen module of the encoder.
+
+        `module.apply({"params": model.params}, batch)` returns the last hidden states,
+        float[batch, seq, hidden].
+        """
+        return HiddenStates(self.encoder)
 
     @property
     def task_module(self) -> nn.Module:
         """The linen module of encoder and head; with `params` it returns the task's outputs."""
-        loaded = self._loaded
-        return loaded.task.bind(loaded.encoder, loaded.tokenizer).make_model()
+        return self.task.bind(self.encoder, self.tokenizer).make_model()
+
+    @functools.cached_property
+    def _reader(self) -> Callable[..., Any]:
+        """(class, settings) -> a reader of texts; what is compiled once for settings stays so."""
+        predictor = Predictor(self)
+        return functools.lru_cache(lambda kind, *settings: kind(predictor, *settings))
 
     @functools.cached_property
     def history(self) -> dict[str, np.ndarray]:
@@ -127,11 +116,11 @@ class Model:
         `example_ids` (1, 0: padding), and int32[texts, 1] `cls_positions`. Add `[:, ...]` of your
         own where a head needs more.
         """
-        encode = self._features(Choice()).row
-        rows = EncodedTexts([encode(text) for text in _texts(texts)], self.tokenizer)
+        encode = self._reader(FeatureExtractor, Choice()).row
+        rows = EncodedTexts([encode(t) for t in make_examples(Text, texts)], self.tokenizer)
         numbers = np.arange(len(rows.rows))[:, None]
         batch = rows.take(numbers, int(rows.lengths.max()))
-        return jax.device_put(self._loaded.add_fields(batch))
+        return jax.device_put(self.add_fields(batch))
 
     def encode(
         self,
@@ -164,11 +153,9 @@ class Model:
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
         read = {"long": long, "stride": stride, "prompt": prompt, "dimensions": dimensions}
-        choice = Choice(layers=layer, **pooled, **read, exact=self._exact)
-        extractor = self._features(choice)
-        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
+        found = self._extract(texts, layers=layer, **pooled, **read)[1]
         vectors = [features["embeddings"] for _, features in found]
-        size = dimensions or self._loaded.encoder.hidden_size
+        size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
     def hidden_states(
@@ -188,9 +175,14 @@ class Model:
           For each text `hidden_states` float32[layers, tokens or words, features] (or `embeddings`
           float32[features] for sentences), `tokens` or `words`, `input_ids`, and more.
         """
-        extractor = self._features(Choice(layers=layers, exact=self._exact, **choice))
-        found = _warn_of_cuts(extractor.run(map(extractor.row, _texts(texts))))
+        extractor, found = self._extract(texts, layers=layers, **choice)
         return [extractor.names(row, features) | features for row, features in found]
+
+    def _extract(self, texts: Sequence[TextInput], **choice: Any) -> tuple[FeatureExtractor, Any]:
+        settings = Choice(**choice, exact=bool(self.choices.get("dtype")))
+        extractor = self._reader(FeatureExtractor, settings)
+        rows = map(extractor.row, make_examples(Text, texts))
+        return extractor, _warn_of_cuts(extractor.run(rows))
 
     def fill_mask(
         self, texts: Sequence[TextInput], top_k: int = 5
@@ -204,8 +196,8 @@ class Model:
         Raises:
           UserError: the model has no trained masked-LM head.
         """
-        check_fills_masks(self._loaded)
-        predictions = self._predict(list(_texts(texts)), top_k)
+        check_fills_masks(self)
+        predictions = self._predict(list(make_examples(Text, texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
     def predict(self, examples: Sequence[Any], top_k: int = 5) -> list[dict[str, Any]]:
@@ -219,12 +211,12 @@ class Model:
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
         """
-        kind = self._loaded.task.EXAMPLE
+        kind = self.task.EXAMPLE
         if kind is None:
             raise UserError(
                 f"config.task.name={self.config.task.name!r} has no predictions for examples."
             )
-        by_character = not self._loaded.task.between_words
+        by_character = not self.task.between_words
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
     def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:
@@ -233,16 +225,12 @@ class Model:
         Raises:
           UserError: the model has no trained head that predicts words.
         """
-        scorer = self._scorer
-        return list(scorer.score([scorer.row(text) for text in _texts(texts)]))
-
-    @functools.cached_property
-    def _scorer(self) -> Scorer:
-        return Scorer(self._predictor)
+        scorer = self._reader(Scorer)
+        return list(scorer.score([scorer.row(text) for text in make_examples(Text, texts)]))
 
     @functools.cached_property
     def _generator(self) -> Generator:
-        return Generator(self._loaded)
+        return Generator(self)
 
     def generate(
         self,
@@ -284,8 +272,8 @@ class Model:
           `attention` float32[layers, heads, tokens, tokens], `tokens`, and the other arrays that
           docs/attention.md lists.
         """
-        reader = self._attention(top_k)
-        return reader.read(reader.encode(next(iter(_texts([text])))))
+        reader = self._reader(AttentionReader, top_k)
+        return reader.read(reader.encode(next(make_examples(Text, [text]))))
 
     def export(self, form: str, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.
@@ -308,11 +296,11 @@ class Model:
         >>> model.export("onnx", "exported-int8", int8=True, evaluate="texts.txt")
         """
         if form == "onnx":
-            return export_onnx(self._loaded, folder, **choices)
+            return export_onnx(self, folder, **choices)
         return export(open_model(self.folder), form, folder, **choices)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
-        predictor = self._tasks(top_k)
+        predictor = self._reader(TaskPredictor, top_k)
         for example in examples:
             predictor.check(example)
         counts = Counter()
@@ -342,18 +330,13 @@ def _warn_of_cuts(
     found: Iterable[tuple[TextRow, dict[str, np.ndarray]]],
 ) -> Iterator[tuple[TextRow, dict[str, np.ndarray]]]:
     """Yields features of texts; then logs how many of their tokens were cut off, if any were."""
-    texts = tokens = 0
+    counts = Counter()
     for row, features in found:
-        texts, tokens = texts + (row.cut > 0), tokens + row.cut
+        counts += Counter(texts_truncated=int(row.cut > 0), tokens_cut_off=row.cut)
         yield row, features
-    _warn({"texts_truncated": texts, "tokens_cut_off": tokens})
+    _warn(counts)
 
 
 def _warn(cuts: Mapping[str, int]) -> None:
-    """Logs what was cut off or not expected, if anything was."""
     if named := [f"{count:,} {name.replace('_', ' ')}" for name, count in cuts.items() if count]:
         _LOGGER.warning("%s", ", ".join(named))
-
-
-def _texts(texts: Sequence[TextInput]) -> Iterable[Any]:
-    return make_examples(Text, texts)

@@ -27,8 +27,6 @@ def export_onnx(
     """Writes a model as ONNX into a new folder, completely or not at all.
 
     Args:
-      model: the model.
-      folder: new or empty.
       output: "task", the logits of the model's head, or "vectors" of tokens and texts; "": the
         former, if the head is trained.
       int8: whether products with kernels are computed in int8.

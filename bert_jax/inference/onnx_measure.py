@@ -60,11 +60,8 @@ class Comparison:
         """Reads and encodes the file, and computes the float32 outputs.
 
         Args:
-          model: the model.
-          graph: path of the float32 graph.
           output: "task" or "vectors", what it computes.
           path: labelled examples for "task" of a fine-tuned model, otherwise texts.
-          max_length: tokens of the longest text; longer ones are cut off.
 
         Raises:
           UserError: the file cannot be read, or has nothing.
@@ -72,6 +69,7 @@ class Comparison:
         self._model, self._path = model, path
         self._is_scored = output == "task" and bool(model.task.HEAD)
         self._windows = list(self._labelled() if self._is_scored else self._texts(max_length))
+        self._batches = [batch for _, _, batches in self._windows for batch, _ in batches]
         if not self._windows:
             raise UserError(f"{path} has no examples: int8 is measured on some.")
         session = open_session(graph)
@@ -98,8 +96,7 @@ class Comparison:
 
     def _pairs(self, found: Sequence[Arrays]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields the first output of both graphs for each batch; of tokens [tokens, features]."""
-        batches = [batch for _, _, batches in self._windows for batch, _ in batches]
-        for ours, theirs, batch in zip(self._float32, found, batches, strict=True):
+        for ours, theirs, batch in zip(self._float32, found, self._batches, strict=True):
             a, b = ours[self._output], theirs[self._output]
             if self._per_token:
                 is_token = batch["example_ids"] > 0
@@ -125,23 +122,22 @@ class Comparison:
 
     def _run(self, session: onnxruntime.InferenceSession) -> Iterator[Arrays]:
         names = [x.name for x in session.get_outputs()]
-        for _, _, batches in self._windows:
-            for batch, _ in batches:
-                fields = batch | {"attention_mask": batch["example_ids"] > 0}
-                inputs = {name: fields[name].astype(np.int64) for name in self._names}
-                arrays: Any = session.run(names, inputs)
-                yield dict(zip(names, arrays, strict=True))
+        for batch in self._batches:
+            fields = batch | {"attention_mask": batch["example_ids"] > 0}
+            inputs = {name: fields[name].astype(np.int64) for name in self._names}
+            arrays: Any = session.run(names, inputs)
+            yield dict(zip(names, arrays, strict=True))
 
     def _score(self, outputs: Sequence[Arrays]) -> tuple[str, float]:
         """Returns the name of the first metric, and its value."""
-        model, outputs = self._model, list(outputs)
+        model, left = self._model, iter(outputs)
         task: Any = model.task
         bound = task.bind(model.encoder, model.tokenizer)
         examples, predictions = [], []
         for window, rows, batches in self._windows:
             found: dict[int, Any] = {}
             for batch, numbers in batches:
-                answers = _answers(bound, outputs.pop(0), batch, model.params)
+                answers = _answers(bound, next(left), batch, model.params)
                 add_answers(found, numbers, answers)
             examples += window
             predictions += task.collect(window, rows, in_order(found))

@@ -75,7 +75,6 @@ class Predictor:
         """Chooses the lengths of rows.
 
         Args:
-          model: the model, on the devices.
           batch_tokens: positions of a batch, padding included; 0: 1,024 on one CPU device, 4,096
             on others.
         """
@@ -110,10 +109,13 @@ class Predictor:
                 rows = np.where(rows >= 0, numbers[rows], -1)
             else:
                 rows = numbers[np.argsort(-lengths[numbers], kind="stable")][:, None]
-            size = max(1, self.batch_tokens // length // shards) * shards
-            for start in range(0, len(rows), size):
-                part = rows[start : start + size]
-                missing = _batch_size(len(part), shards, size) - len(part)
+            most = self._most_rows(length)
+            for start in range(0, len(rows), most):
+                part = rows[start : start + most]
+                size = shards  # times a power of four, so that few shapes are compiled
+                while size < len(part):
+                    size *= 4
+                missing = min(size, most) - len(part)
                 yield np.pad(part, ((0, missing), (0, 0)), constant_values=-1), length
 
     def shapes(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, int]]:
@@ -121,11 +123,15 @@ class Predictor:
 
         The length of a row that they have alone is the first, with 1 as the number of rows.
         """
-        shards, packs = self.model.batch_shards, packs and self.model.packs
+        packs = packs and self.model.packs
         if packs and (length := self._single_length(lengths)):
             yield length, 1
         for length, _ in self._by_length(lengths, packs):
-            yield length, max(1, self.batch_tokens // length // shards) * shards
+            yield length, self._most_rows(length)
+
+    def _most_rows(self, length: int) -> int:
+        shards = self.model.batch_shards
+        return max(1, self.batch_tokens // length // shards) * shards
 
     def _single_length(self, lengths: np.ndarray) -> int:
         """Returns the length of the row of a single text, or of few short ones; 0: of others."""
@@ -139,15 +145,12 @@ class Predictor:
     def _by_length(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, np.ndarray]]:
         """Yields each length of rows, the longest first, with the numbers of its examples."""
         longest = int(lengths.max(initial=1))
-        if packs:
-            maximum = max(longest, self.model.encoder.max_position_embeddings)
-            choices = [_SHORT_ROW << 2 * power for power in range(longest.bit_length())]
+        shortest, factor = (_SHORT_ROW, 4) if packs else (_SHORTEST, 2)
+        choices = [shortest * factor**power for power in range(longest.bit_length())]
+        maximum = self.model.encoder.max_position_embeddings
+        if packs or longest <= maximum:
+            maximum = max(longest, maximum)
             choices = [*(n for n in choices if n < maximum), maximum]
-        else:
-            powers = range(_SHORTEST.bit_length() - 1, longest.bit_length() + 1)
-            choices = [1 << power for power in powers]
-            if longest <= (maximum := self.model.encoder.max_position_embeddings):
-                choices = [*(n for n in choices if n < maximum), maximum]
         places = np.searchsorted(choices, lengths)
         for place in reversed(range(len(choices))):
             if len(numbers := np.flatnonzero(places == place)):
@@ -155,17 +158,15 @@ class Predictor:
 
     def run(
         self, forward: Program, rows: Rows, packs: bool | None = None
-    ) -> Iterator[tuple[np.ndarray, int, Any]]:
+    ) -> Iterator[tuple[np.ndarray, Any]]:
         """Puts examples that are in memory through the model.
 
         Args:
-          forward: compiled.
-          rows: the examples.
           packs: whether several may share a row; None: if the encoder keeps them apart.
 
         Yields:
-          For each batch int64[examples] numbers of examples (-1: padding), the length of its rows,
-          and what `forward` returned, with the examples as first axis.
+          For each batch int64[examples] numbers of examples (-1: padding), and what `forward`
+          returned, with the examples as first axis.
         """
         packs = self.model.packs and packs is not False
         batches = self.batches(rows.lengths, packs)
@@ -177,17 +178,18 @@ class Predictor:
 
     def _compute(
         self, forward: Program, batches: Iterator[tuple[Rows, np.ndarray, int]]
-    ) -> Iterator[tuple[np.ndarray, int, Any]]:
-        """Yields what `run` does for batches, in order; they are made while others are computed.
-
-        Args:
-          forward: compiled.
-          batches: rows, and a batch of them as in `batches`.
-        """
+    ) -> Iterator[tuple[np.ndarray, Any]]:
+        """Yields what `run` does for batches, in order; they are made while others are computed."""
 
         def dispatch(rows: Rows, numbers: np.ndarray, length: int) -> Callable[[], Any]:
-            outputs = forward(_take(rows, numbers, length))
-            return lambda: _fetch(rows, numbers, length, outputs)
+            numbers = _numbers(rows, numbers)
+            outputs = forward(rows.take(numbers, length))
+
+            def fetch() -> tuple[np.ndarray, Any]:
+                answers = jax.device_get(outputs)
+                return rows.unpack(numbers, answers) if numbers.ndim == 2 else (numbers, answers)
+
+            return fetch
 
         def submit(*batch: Any) -> Callable[[], Any]:
             return self._threads.submit(lambda: dispatch(*batch)()).result
@@ -203,10 +205,10 @@ class Predictor:
         while waiting:
             yield waiting.popleft()()
 
-    def host_batches(self, rows: Rows, packs: bool) -> Iterator[Batch]:
-        """Yields the batches of examples, as arrays of the host."""
-        for numbers, length in self.batches(rows.lengths, packs and self.model.packs):
-            yield _take(rows, numbers, length)
+    def host_batches(self, rows: Rows) -> Iterator[Batch]:
+        """Yields batches of examples, one in each row, as arrays of the host."""
+        for numbers, length in self.batches(rows.lengths, packs=False):
+            yield rows.take(_numbers(rows, numbers), length)
 
     def stream(
         self,
@@ -217,7 +219,6 @@ class Predictor:
         """Yields texts in order, each with its part of what `forward` returns.
 
         Args:
-          forward: compiled.
           texts: read as they are needed, a window at a time.
           done: called with the number of texts that are done since the last call.
         """
@@ -233,9 +234,7 @@ class Predictor:
         for first in computed:
             rows, count = windows.popleft()
             found: list[dict[str, np.ndarray]] = [{}] * len(rows.rows)
-            for numbers, _, answers in itertools.chain(
-                [first], itertools.islice(computed, count - 1)
-            ):
+            for numbers, answers in itertools.chain([first], itertools.islice(computed, count - 1)):
                 is_text = numbers >= 0
                 for place in np.flatnonzero(is_text).tolist():
                     found[numbers[place]] = {n: array[place] for n, array in answers.items()}
@@ -259,7 +258,7 @@ class Predictor:
         """Returns the tokens of a window, from the bytes that the outputs of a row take."""
         rows = EncodedTexts([text], self.model.tokenizer)
         numbers, length = next(self.batches(rows.lengths, self.model.packs))
-        outputs = forward.output_shapes(_take(rows, numbers, length))
+        outputs = forward.output_shapes(rows.take(numbers, length))
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
         max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)
         return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
@@ -269,23 +268,9 @@ def _max_texts(length: int) -> int:
     return max(2, length // _TOKENS_PER_TEXT)
 
 
-def _has_packed_form(rows: Rows, numbers: np.ndarray) -> bool:
-    """Whether a batch has an axis of examples in each row, even if there is only one."""
-    return numbers.shape[1] > 1 or isinstance(rows, EncodedTexts)
-
-
-def _take(rows: Rows, numbers: np.ndarray, length: int) -> Batch:
-    return rows.take(numbers if _has_packed_form(rows, numbers) else numbers[:, 0], length)
-
-
-def _fetch(
-    rows: Rows, numbers: np.ndarray, length: int, outputs: Any
-) -> tuple[np.ndarray, int, Any]:
-    answers = jax.device_get(outputs)
-    if _has_packed_form(rows, numbers):
-        numbers, answers = rows.unpack(numbers, answers)
-        return numbers, length, answers
-    return numbers[:, 0], length, answers
+def _numbers(rows: Rows, numbers: np.ndarray) -> np.ndarray:
+    """Returns a batch without its axis of examples in a row, if only one example can be in it."""
+    return numbers if numbers.shape[1] > 1 or isinstance(rows, EncodedTexts) else numbers[:, 0]
 
 
 def predict_step(
@@ -301,19 +286,10 @@ UNEXPECTED_PAIRS = "pairs_for_a_model_trained_on_single_texts"
 
 
 class TaskPredictor:
-    """Predicts the task that a model was trained for.
-
-    Attributes:
-      model: the model.
-      task: its task.
-    """
+    """Predicts the task that a model was trained for, `task`."""
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.
-
-        Args:
-          predictor: the model's predictor.
-          top_k: candidates for each mask.
 
         Raises:
           UserError: the task's head has random parameters.
@@ -321,14 +297,16 @@ class TaskPredictor:
         self._predictor, self.model = predictor, predictor.model
         model = self.model
         model.task.check_trained(model.untrained, model.folder)
-        self.task = with_top_k(model.task, top_k)
+        has_top_k = any(field.name == "top_k" for field in dataclasses.fields(model.task))
+        task: Any = model.task
+        self.task: Any = dataclasses.replace(task, top_k=top_k) if has_top_k else task
         # Of another program's model (without a training file) it is unknown what it was trained on.
         is_known = bool(model.config.get("data.train", ""))
         self._expects_single = (
             is_known and model.task.EXAMPLE is TextExample and not model.task.reads_pairs
         )
-        task = self.task.bind(model.encoder, model.tokenizer)
-        self._forward = model.compile(lambda params, batch: predict_step(params, batch, task=task))
+        bound = self.task.bind(model.encoder, model.tokenizer)
+        self._forward = model.compile(functools.partial(predict_step, task=bound))
 
     def check(self, example: Any) -> None:
         """Raises UserError for an example that cannot be predicted."""
@@ -353,20 +331,6 @@ class TaskPredictor:
         if self._expects_single:
             counts[UNEXPECTED_PAIRS] += sum(example.text_b is not None for example in window)
         found: dict[int, Answer] = {}
-        for numbers, _, outputs in self._predictor.run(self._forward, rows, self.task.can_pack):
+        for numbers, outputs in self._predictor.run(self._forward, rows, self.task.can_pack):
             add_answers(found, numbers, outputs)
         return self.task.collect(window, rows, in_order(found))
-
-
-def with_top_k(task: Any, top_k: int) -> Any:
-    """Returns a task with the number of candidates for each mask."""
-    has_it = any(field.name == "top_k" for field in dataclasses.fields(task))
-    return dataclasses.replace(task, top_k=top_k) if has_it else task
-
-
-def _batch_size(needed: int, shards: int, max_rows: int) -> int:
-    """Returns the rows of a batch: `shards` times a power of four, or `max_rows`."""
-    size = shards
-    while size < needed:
-        size *= 4
-    return min(size, max_rows)

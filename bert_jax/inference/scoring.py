@@ -21,7 +21,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -61,10 +61,11 @@ class Scorer:
           UserError: the model has no trained head that predicts tokens.
         """
         self._predictor, self._model = predictor, predictor.model
-        model, self._data = self._model, cast(Any, self._model.task)
-        task = self._data.bind(model.encoder, model.tokenizer)
-        if model.task.READS_FORWARD:
-            self._data.check_trained(model.untrained, model.folder)
+        model = self._model
+        self._task: Any = model.task
+        task = self._task.bind(model.encoder, model.tokenizer)
+        if task.READS_FORWARD:
+            task.check_trained(model.untrained, model.folder)
             self.name, self.short_name = "log_likelihood", "LL"
             forward = functools.partial(predict_step, task=task)
         else:
@@ -77,11 +78,11 @@ class Scorer:
         """Tokenizes a text or a pair; raises UserError if the model has too few positions."""
         model = self._model
         row = encode_text(text, model.tokenizer, model.encoder.max_position_embeddings)
-        return self._data.begin(row, model.tokenizer) if model.task.READS_FORWARD else row
+        return self._task.begin(row, model.tokenizer) if self._task.READS_FORWARD else row
 
     def count_passes(self, row: TextRow) -> int:
         """Returns how often a text goes through the model."""
-        return 1 if self._model.task.READS_FORWARD else len(row.word_positions)
+        return 1 if self._task.READS_FORWARD else len(row.word_positions)
 
     def score(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
@@ -98,7 +99,7 @@ class Scorer:
           `perplexity`, and `log_probabilities` of each token. `per_token` and `perplexity` of a
           text without a token are null.
         """
-        found = self._next_tokens if self._model.task.READS_FORWARD else self._masks_in_turn
+        found = self._next_tokens if self._task.READS_FORWARD else self._masks_in_turn
         tokenizer = self._model.tokenizer
         for ids, values in found(rows, done):
             mean = math.fsum(values) / len(values) if values else None
@@ -122,19 +123,19 @@ class Scorer:
 
     def _masks_in_turn(self, rows: Iterable[TextRow], done: Any) -> Iterator[Scored]:
         rows, again = itertools.tee(rows)
-        masked = itertools.chain.from_iterable(map(self._masked_in_turn, rows))
-        results = self._predictor.stream(self._forward, masked, done)
+        results = self._predictor.stream(self._forward, self._masked(rows), done)
         values = (float(found["mask_log_probabilities"][0]) for _, found in results)
         for row in again:
             ids = row.input_ids[row.word_positions].tolist()
             yield ids, list(itertools.islice(values, len(ids)))
 
-    def _masked_in_turn(self, row: TextRow) -> Iterator[TextRow]:
-        for position in row.word_positions.tolist():
-            ids = row.input_ids.copy()
-            ids[position] = self._model.tokenizer.mask_id
-            answer = int(row.input_ids[position])
-            yield replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
+    def _masked(self, rows: Iterable[TextRow]) -> Iterator[TextRow]:
+        for row in rows:
+            for position in row.word_positions.tolist():
+                ids = row.input_ids.copy()
+                ids[position] = self._model.tokenizer.mask_id
+                answer = int(row.input_ids[position])
+                yield replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
 
 
 def _forward(network: nn.Module, num_pieces: int, params: Any, batch: Any) -> dict[str, jax.Array]:

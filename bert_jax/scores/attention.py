@@ -56,7 +56,6 @@ def strongest_heads(values: np.ndarray, count: int) -> list[tuple[int, int, floa
 
     Args:
       values: float[layers, heads], of a statistic. Of equal values the first comes first.
-      count: maximum number of heads.
     """
     order = np.argsort(-values, axis=None, kind="stable")[:count]
     places = np.stack(np.unravel_index(order, values.shape), axis=1)

@@ -4,7 +4,7 @@ Gold labels come first, predictions second. All scores are fractions, and higher
 undefined quotient, 0 / 0, is 0, as in scikit-learn.
 """
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,9 +71,9 @@ def multi_label_counts(gold: ArrayLike, predicted: ArrayLike) -> dict[int, Count
     return {number: _counts(*column) for number, column in enumerate(columns)}
 
 
-def f1(gold: ArrayLike, predicted: ArrayLike, positive: Hashable = 1) -> float:
-    """Returns the F1 of one class, the positive one."""
-    return class_counts(gold, predicted).get(positive, Counts()).f1
+def f1(gold: ArrayLike, predicted: ArrayLike) -> float:
+    """Returns the F1 of class 1, the positive one."""
+    return class_counts(gold, predicted).get(1, Counts()).f1
 
 
 def _counts(gold: np.ndarray, predicted: np.ndarray) -> Counts:

@@ -24,7 +24,6 @@ def sampling_error(
 
     Args:
       score: function of examples and their predictions.
-      examples, predictions: all that were evaluated.
     """
     count, rng = len(examples), np.random.default_rng(0)
     some = rng.permutation(count)[:_MAX_EXAMPLES]
@@ -47,7 +46,6 @@ def error_of_counts(counts: Sequence[Counts], metric: str) -> float:
     """Returns the standard error of a score of counts by bootstrap over the examples.
 
     Args:
-      counts: the counts of each example.
       metric: f1, precision or recall.
     """
     rows = np.array([(count.correct, count.predicted, count.gold) for count in counts])

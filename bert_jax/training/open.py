@@ -187,7 +187,7 @@ def _open_labelled(
         steps = config.total_steps((training[0].rows_per_epoch,))
     else:
         vocabulary, steps = "", 1
-        tokenizer = load_workdir_tokenizer(workdir, config.data.lowercase, grows)
+        tokenizer = load_workdir_tokenizer(workdir, config)
         task = dataclasses.replace(task, labels=read_labels(workdir))
         if config.get("task.class_weights") == "auto":
             weights = store.load(workdir)["task.class_weights"]

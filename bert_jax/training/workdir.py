@@ -1,13 +1,15 @@
 """The files of a workdir, and the model in it or in another program's folder."""
 
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_jax.config import store
+from bert_jax.config.run import RunConfig
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange import LoadedModel, open_foreign
 from bert_jax.files.atomic import read_json, write_bytes, write_json
@@ -29,45 +31,57 @@ from bert_jax.training.run import Run
 LABELS = "labels.json"
 # What an import writes beside the parameters.
 CERTIFICATE = "certificate.json"
+# The configuration in a folder -> the one to use.
+Change = Callable[[RunConfig], RunConfig]
 
 
-def open_model(folder: str) -> LoadedModel:
+def open_model(folder: str, change: Change = lambda config: config) -> LoadedModel:
     """Reads the model in a folder, of whatever kind.
 
     Args:
       folder: a workdir, a folder or file of another program, or a name of the Hugging Face hub.
+      change: returns the configuration to use instead of the folder's.
 
     Returns:
       The model; its `params` may lack heads that another program's checkpoint lacks.
 
     Raises:
-      UserError: there is no model, or it is corrupt or incomplete.
+      UserError: there is no model, or it is corrupt or incomplete; or the folder holds several
+        runs.
     """
     folder = local_model(folder)
-    return open_workdir(folder) if format_of(folder) == "workdir" else open_foreign(folder)
+    if format_of(folder) == "workdir":
+        return open_workdir(folder, change)
+    loaded = open_foreign(folder)
+    meta = {"config": loaded.config.to_dict()}
+    return dataclasses.replace(loaded, config=change(loaded.config), meta=meta)
 
 
-def open_workdir(workdir: str) -> LoadedModel:
+def open_workdir(workdir: str, change: Change = lambda config: config) -> LoadedModel:
     """Reads the checkpoint that the run's configuration chooses, and the files beside it.
 
     Raises:
-      UserError: there is no configuration, no vocabulary or no complete checkpoint.
+      UserError: there is no configuration, no vocabulary or no complete checkpoint; or the folder
+        holds several runs.
     """
-    config, vocabulary = store.load(workdir), _vocabulary_of(workdir)
-    grows = reads_new_words(config.model)
+    config = store.load(workdir)
+    store.check_one_run(config, workdir)
+    config = change(config)
+    tokenizer = load_workdir_tokenizer(workdir, config)
     with open_chosen(workdir, config) as (checkpoints, step):
-        params = flatten(checkpoints.read_params(step))
+        params, meta = flatten(checkpoints.read_params(step)), checkpoints.read_meta(step)
     return LoadedModel(
         source=f"{workdir}, step {step}",
         config=config,
         params=params,
-        tokenizer=load_tokenizer(vocabulary, config.data.lowercase, grows),
-        vocabulary=read_vocabulary(vocabulary),
+        tokenizer=tokenizer,
+        vocabulary=read_vocabulary(find_vocabulary(workdir)),
         labels=read_labels(workdir) if os.path.isfile(os.path.join(workdir, LABELS)) else (),
         sentence_vectors=read_sentence_vectors(workdir),
         step=step,
         missing=untrained_params(workdir),
-        new_rows=untrained_rows(workdir),
+        new_rows=_imported_tensors(workdir).get("fresh_rows", {}),
+        meta=meta,
     )
 
 
@@ -79,11 +93,6 @@ def read_fitted(checkpoints: Checkpoints, step: int) -> dict[str, Any]:
 def untrained_params(workdir: str) -> tuple[str, ...]:
     """Returns the paths of the parameters in an imported workdir that the import initialized."""
     return tuple(_imported_tensors(workdir).get("fresh", ()))
-
-
-def untrained_rows(workdir: str) -> dict[str, list[str]]:
-    """Returns "path[first row:]" -> tokens, of tables of an import whose last rows are random."""
-    return _imported_tensors(workdir).get("fresh_rows", {})
 
 
 def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: Any) -> None:
@@ -131,19 +140,22 @@ def save_to_workdir(run: Run) -> None:
         write_sentence_vectors(vectors, run.workdir, run.model.hidden_size)
 
 
-def load_workdir_tokenizer(workdir: str, lowercase: bool, grows: bool = False) -> Tokenizer:
-    """Returns the tokenizer (`load_tokenizer`) of a run, from the copy of the vocabulary there.
+def load_workdir_tokenizer(workdir: str, config: RunConfig) -> Tokenizer:
+    """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
 
     Raises:
-      UserError: there is no vocabulary.
+      UserError: there is no vocabulary, or it has more pieces than the model.
     """
-    return load_tokenizer(_vocabulary_of(workdir), lowercase, grows)
-
-
-def _vocabulary_of(workdir: str) -> str:
-    if path := find_vocabulary(workdir):
-        return path
-    raise UserError(f"{workdir} has no vocabulary (vocab.txt or vocab.model): train first.")
+    path, grows = find_vocabulary(workdir), reads_new_words(config.model)
+    if not path:
+        raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
+    tokenizer = load_tokenizer(path, config.data.lowercase, grows)
+    if not grows and (pieces := len(tokenizer.pieces)) > config.model.padded_vocab_size:
+        raise UserError(
+            f"The vocabulary in {workdir} has {pieces} pieces, the model only"
+            f" {config.model.padded_vocab_size}: it is another model's vocabulary."
+        )
+    return tokenizer
 
 
 def read_labels(workdir: str) -> tuple[str, ...]:

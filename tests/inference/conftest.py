@@ -17,7 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices import sharding
-from bert_jax.inference.loading import TrainedModel, load_workdir
+from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks import task
 from bert_jax.tasks.tagging import task as tagging
@@ -86,6 +86,23 @@ def _small_config(name: str, changes: dict[str, Any]) -> RunConfig:
     return config.replace(tiny.make_overrides(**sizes | changes))
 
 
+def close(found: Any, expected: Any) -> None:
+    """Asserts that JSON values are equal, numbers up to the rounding of float32."""
+    assert type(found) is type(expected), (found, expected)
+    if isinstance(found, dict):
+        assert found.keys() == expected.keys()
+        for name in found:
+            close(found[name], expected[name])
+    elif isinstance(found, list):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            close(one, other)
+    elif isinstance(found, float):
+        assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    else:
+        assert found == expected
+
+
 class Lines(Listener):
     """Keeps the lines and the last progress that are reported."""
 
@@ -104,13 +121,13 @@ def open_model(
     workdir: str, batch_tokens: int = 4096, config: RunConfig | None = None
 ) -> Predictor:
     """Returns a predictor of a workdir, which is read once; `config` replaces the workdir's."""
-    model = load_workdir(config, workdir) if config else _load(workdir)
+    model = load_model(workdir, lambda _: config) if config else _load(workdir)
     return Predictor(model, batch_tokens)
 
 
 @functools.cache
 def _load(workdir: str) -> TrainedModel:
-    return load_workdir(store.load(workdir), workdir)
+    return load_model(workdir)
 
 
 def predict_file(
@@ -122,7 +139,7 @@ def predict_file(
     listener: Listener | None = None,
 ) -> int:
     """Writes the predictions of a workdir for a file, as the command `predict` does."""
-    model = load_workdir(config, workdir)
+    model = load_model(workdir, lambda _: config)
     return predict(model, find_inputs([path]), output, top_k, listener)
 
 
@@ -149,7 +166,7 @@ def make_run(tmp_path_factory) -> MakeRun:
             names = data.labels or labels or LABELS.get(config.task.name, ())
             data = dataclasses.replace(data, labels=names)
             write_labels(str(folder), data.labels)
-        tokenizer = load_workdir_tokenizer(str(folder), config.data.lowercase)
+        tokenizer = load_workdir_tokenizer(str(folder), config)
         task = data.bind(config.model, tokenizer)
         checkpoints = Checkpoints(str(folder))
         checkpoints.save_params(random_params(abstract_params(task, sharding.make_mesh())), {})

@@ -90,21 +90,9 @@ def test_each_layer_predicts_what_the_head_of_transformers_makes_of_its_states(
     assert arrays["lens_answers"].tolist() == [pieces[i] for i in final]
 
 
-def test_the_last_layer_predicts_what_the_model_predicts(arrays, workdir):
-    predictor = TaskPredictor(open_model(workdir), top_k=3)
-    ((prediction,),) = predictor.predict([PAIR])
-    for number, mask in enumerate(prediction["masks"]):
-        assert mask["position"] == arrays["lens_positions"][number]
-        tokens = [candidate["token"] for candidate in mask["candidates"]]
-        assert tokens == arrays["lens_tokens"][-1, number].tolist()
-        values = [candidate["probability"] for candidate in mask["candidates"]]
-        np.testing.assert_allclose(arrays["lens_probabilities"][-1, number], values, atol=1e-6)
-
-
-@pytest.mark.parametrize("name", ["gpt:tiny", "left_to_right"])
-def test_models_that_predict_next_tokens(make_run, name):
+def test_a_model_that_predicts_next_tokens(make_run):
     """No token attends to a later one; the last layer's probabilities are those of `score`."""
-    workdir = make_run(name, model__vocab_size=20, model__num_layers=2)[1]
+    workdir = make_run("gpt:tiny", model__vocab_size=20, model__num_layers=2)[1]
     text = Text("the list is unaffable")
     reader = AttentionReader(open_model(workdir), top_k=2)
     arrays = reader.read(reader.encode(text))
@@ -139,7 +127,12 @@ def test_a_modern_encoder(make_run):
     distance = np.abs(np.subtract.outer(np.arange(16), np.arange(16)))
     assert not arrays["attention"][1, :, distance > 3].any()
     assert arrays["attention"][[0, 2]].all()
-    test_the_last_layer_predicts_what_the_model_predicts(arrays, workdir)
+    predictor = TaskPredictor(open_model(workdir), top_k=3)
+    ((prediction,),) = predictor.predict([PAIR])
+    for number, mask in enumerate(prediction["masks"]):
+        assert mask["position"] == arrays["lens_positions"][number]
+        values = [candidate["probability"] for candidate in mask["candidates"]]
+        np.testing.assert_allclose(arrays["lens_probabilities"][-1, number], values, atol=1e-6)
     # A layer predicts what the model would without the layers after it.
     places = np.arange(16, dtype=np.int32)[None]
     batch = {
@@ -157,41 +150,27 @@ def test_a_modern_encoder(make_run):
     np.testing.assert_allclose(arrays["lens_probabilities"][1], best, rtol=0, atol=1e-5)
 
 
-def test_a_fine_tuned_model_has_attention_and_no_lens(classifier):
-    config, workdir = classifier
-    reader = AttentionReader(open_model(workdir, config=config))
-    arrays = reader.read(reader.encode(PAIR))
-    assert "lens_tokens" not in arrays
-    assert reader.no_lens == (
-        "The model was trained for the task 'classification': it has no head that predicts words."
-    )
-    np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
-
-
-def test_a_model_that_also_copies_has_no_lens(make_workdir):
-    reader = AttentionReader(open_model(make_workdir(model__copy_head=True)))
-    assert "lens_tokens" not in reader.read(reader.encode(PAIR))
-    assert reader.no_lens == (
-        "The model also copies tokens (config.model.copy_head=True), which the predictions of its"
-        " layers would leave out."
-    )
-
-
-def test_a_text_without_masks_has_no_lens(reader):
-    arrays = reader.read(reader.encode(Text("the list")))
-    assert not reader.no_lens and "lens_tokens" not in arrays
+def test_models_without_a_lens_say_why(classifier, make_workdir):
+    for workdir, reason in (
+        (classifier[1], "for the task 'classification': it has no head that predicts words."),
+        (make_workdir(model__copy_head=True), "copies tokens (config.model.copy_head=True), whi"),
+    ):
+        reader = AttentionReader(open_model(workdir))
+        arrays = reader.read(reader.encode(PAIR))
+        assert "lens_tokens" not in arrays and reason in reader.no_lens
+        np.testing.assert_allclose(arrays["attention"].sum(-1), 1, atol=1e-5)
 
 
 def test_other_implementations_of_attention_are_replaced(make_workdir):
     changes = {"model__attention": "dot_product", "model__attention_dropout_rate": 0.0}
-    workdir = make_workdir(**changes)
-    other = AttentionReader(open_model(workdir))
-    assert dataclasses.replace(other.config, attention="dot_product") == other.model.encoder
+    other = AttentionReader(open_model(make_workdir(**changes)))
     attention = other.read(other.encode(PAIR))["attention"]
     np.testing.assert_allclose(attention.sum(-1), 1, atol=1e-5)
 
 
-def test_texts_without_words_or_with_too_many(reader):
+def test_texts_without_masks_or_words_or_with_too_many(reader):
+    arrays = reader.read(reader.encode(Text("the list")))
+    assert not reader.no_lens and "lens_tokens" not in arrays
     with pytest.raises(ValueError, match="The text has no token but special ones: give a text"):
         reader.read(reader.encode(Text("")))
     with pytest.raises(ValueError, match="A text has 41 tokens, .* at most 40"):

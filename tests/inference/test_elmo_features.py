@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from bert_jax.inference.feature_choice import Choice
-from bert_jax.inference.features import FeatureExtractor, check_layers
+from bert_jax.inference.features import FeatureExtractor
 from bert_jax.tools.convert.conversions import convert
 from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.inputs import find_inputs
 from tests.inference.conftest import open_model
 from tests.models import elmo_numpy
-from tests.tiny import make_model
 from tests.tools.convert.bilm_folder import make_weights, write_folder
 from tests.tools.convert.test_import_bilm import sentence_of
 
@@ -60,10 +59,3 @@ def test_words_are_as_the_text_has_them_without_markers(model, tmp_path, expecte
         np.testing.assert_allclose(last[number, : len(words)], layers[-1][1:-1], atol=2e-5)
         spans = features["word_characters"][number, : len(words)]
         assert [text[start:stop] for _, start, stop in spans] == words
-
-
-def test_directions_are_for_models_that_have_them():
-    with pytest.raises(ValueError, match="is for models that read in two directions, such as elmo"):
-        check_layers(Choice(layers="directions"), make_model())
-    with pytest.raises(ValueError, match="layers=directions gives no single vector"):
-        Choice(layers="directions", level="sentence")

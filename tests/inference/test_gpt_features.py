@@ -47,13 +47,6 @@ def test_hidden_states_are_those_of_transformers(model, theirs):
         np.testing.assert_allclose(found["hidden_states"], expected, atol=1e-5)
 
 
-def test_vectors_of_texts_do_not_depend_on_the_import(model, theirs):
-    with torch.no_grad():
-        ids = torch.tensor([model.tokenizer.encode(TEXTS[0])])
-        expected = theirs[0](ids).last_hidden_state[0].mean(0).numpy()
-    np.testing.assert_allclose(model.encode(TEXTS)[0], expected, atol=1e-5)
-
-
 def test_a_text_without_tokens_is_refused(model):
     with pytest.raises(ValueError, match="has no token that begins a text: give a word"):
         model.encode([""])

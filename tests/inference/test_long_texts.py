@@ -41,17 +41,15 @@ def best_windows(count: int, stride: int) -> list[tuple[int, int]]:
     return [(max(found, key=lambda s: around(s, word)), word) for word, found in enumerate(inside)]
 
 
-@pytest.mark.parametrize("count, stride", [(39, 0), (100, 0), (120, 9), (76, 38)])
-def test_each_token_is_taken_once_from_the_window_with_most_context(count, stride, model):
+def test_each_token_is_taken_once_from_the_window_with_most_context(model):
+    count, stride = 120, 9
     words = words_of(count)
-    starts = {start for start, _ in best_windows(count, stride or ROOM // 2)}
+    starts = {start for start, _ in best_windows(count, stride)}
     alone = {
         start: model.hidden_states([" ".join(words[start : start + ROOM])])[0]["hidden_states"][0]
         for start in starts
     }
-    rows = [
-        alone[start][1 + word - start] for start, word in best_windows(count, stride or ROOM // 2)
-    ]
+    rows = [alone[start][1 + word - start] for start, word in best_windows(count, stride)]
     expected = np.stack([alone[0][0], *rows, alone[count - ROOM][-1]])
     options = {"long": "windows", "stride": stride}
     texts = ["naive", " ".join(words), "the list"]
@@ -66,9 +64,7 @@ def test_each_token_is_taken_once_from_the_window_with_most_context(count, strid
     np.testing.assert_allclose(largest, want / np.linalg.norm(want), atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize(
-    "first, second", [(100, None), (38, None), (30, 5), (5, 60), (30, 30), (18, 19)]
-)
+@pytest.mark.parametrize("first, second", [(100, None), (38, None), (30, 5), (5, 60), (30, 30)])
 def test_the_end_is_cut_off_as_of_training_examples(first, second, model):
     """The rule of the original program: the longer of two loses its last token, B if equal."""
     a, b = words_of(first), None if second is None else words_of(second)
@@ -98,12 +94,11 @@ def test_what_windows_do_not_read_is_refused(model):
         model.encode([("the " * 40, "is " * 40)], long="windows")
     with pytest.raises(ValueError, match="stride=39 must be from 1 to 38, the words of a window"):
         model.encode(["the " * 40], long="windows", stride=39)
-    with pytest.raises(ValueError, match="stride=3 is for long=windows"):
-        Choice(stride=3)
-    with pytest.raises(ValueError, match="long=cut must be one of error, truncate, windows"):
-        model.encode(["the"], long="cut")
     row = encode_text(Text("the " * ROOM), model.tokenizer, None)
     assert [part for _, part in windows(row, POSITIONS)] == [slice(0, POSITIONS)]
+    row = encode_text(Text("the " * 100), model.tokenizer, None)
+    parts = [[part for _, part in windows(row, POSITIONS, n)] for n in (0, ROOM // 2)]
+    assert parts[0] == parts[1] and len(parts[0]) > 3
 
 
 # ------------------------------------------------------------------ sentence-transformers
@@ -133,15 +128,6 @@ def test_vectors_are_made_as_modules_json_says(make_workdir, tmp_path, monkeypat
     write_modules(tmp_path, "Transformer", "Pooling", "Dense", pooling_mode_mean_tokens=True)
     with pytest.raises(ValueError, match="has a module Dense, which is not done here: pooling"):
         FeatureExtractor(predictor, Choice(level="sentence"))
-    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode_weightedmean_tokens=True)
-    with pytest.raises(ValueError, match="pools by weightedmean_tokens, which is not done here"):
-        FeatureExtractor(predictor, Choice(level="sentence"))
-    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="lasttoken")
-    with pytest.raises(ValueError, match="pools by lasttoken, which is not done here"):
-        FeatureExtractor(predictor, Choice(level="sentence"))
-    (tmp_path / "modules.json").write_text("{")
-    with pytest.raises(ValueError, match="modules.json is corrupt"):
-        FeatureExtractor(predictor, Choice(level="sentence"))
 
 
 def test_prompts_are_texts_or_the_names_of_the_models_own(make_workdir, tmp_path):
@@ -167,8 +153,5 @@ def test_prompts_are_texts_or_the_names_of_the_models_own(make_workdir, tmp_path
     default = json.dumps(values | {"default_prompt_name": "query"})
     (tmp_path / "config_sentence_transformers.json").write_text(default)
     assert ids() == ids("query")
-    write_modules(tmp_path, "Transformer", "Pooling", pooling_mode="cls", include_prompt=False)
-    with pytest.raises(ValueError, match="leaves the tokens of its prompt 'is the ' out of the po"):
-        ids()
     with pytest.raises(ValueError, match="dimensions=17 is above the 16 dimensions of a vector"):
         FeatureExtractor(predictor, Choice(level="sentence", pooling="mean", dimensions=17))

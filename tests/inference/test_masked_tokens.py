@@ -6,11 +6,10 @@ import pathlib
 
 import pytest
 
-from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.data.labelled.texts import Text, spell_masks
 from bert_jax.inference.predictor import TaskPredictor
-from bert_jax.inference.scoring import Scorer
+from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.training.evaluate import evaluate
 from tests.inference.conftest import VOCABULARY, open_model, predict_file
 
@@ -25,20 +24,6 @@ def mark_as_untrained(workdir: str, *paths: str) -> pathlib.Path:
 def test_spans_are_written_out():
     assert spell_masks("a [MASK:3].") == "a [MASK] [MASK] [MASK]."
     assert spell_masks("[MASK:0] [MASK:x] [MASK]") == "[MASK:0] [MASK:x] [MASK]"
-
-
-def test_predictions_without_next_sentence_prediction(make_workdir, tmp_path):
-    workdir = make_workdir(model__next_sentence=False)
-    lines = ["the [MASK] is", json.dumps({"text_a": "the", "text_b": "[MASK] list [MASK]"})]
-    source = tmp_path / "in.txt"
-    source.write_text("\n".join(lines))
-    config = store.load(workdir)
-    assert predict_file(config, workdir, str(source), str(tmp_path / "out.jsonl"), top_k=2) == 2
-    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert [answer["next_sentence"] for answer in answers] == [None, None]
-    places = [[mask["position"] for mask in answer["masks"]] for answer in answers]
-    assert places == [[2], [3, 5]]
-    assert all(len(m["candidates"]) == 2 for answer in answers for m in answer["masks"])
 
 
 def test_what_a_copy_head_fills_in_and_scores_is_one_distribution(make_workdir):
@@ -83,29 +68,16 @@ def test_a_text_that_is_too_long_is_named_before_the_first_prediction(workdir, t
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]
 
 
-def test_a_model_without_a_trained_masked_lm_head_is_not_evaluated(make_workdir):
+@pytest.mark.parametrize("kind", [TaskPredictor, Scorer])
+def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(kind, make_workdir):
     workdir = make_workdir()
     mark_as_untrained(workdir, "masked_lm/bias")
+    with pytest.raises(ValueError, match="were imported without a masked-LM head"):
+        kind(open_model(workdir))
     with pytest.raises(ValueError, match="but no predictions and no scores of texts before they"):
         evaluate(store.load(workdir), workdir)
 
 
-@pytest.mark.parametrize("kind", [TaskPredictor, Scorer])
-def test_a_model_without_a_trained_masked_lm_head_neither_predicts_nor_scores(kind, make_workdir):
-    workdir = make_workdir()
-    mark_as_untrained(workdir, "masked_lm/bias", "masked_lm/transform/kernel")
-    with pytest.raises(ValueError, match="were imported without a masked-LM head"):
-        kind(open_model(workdir))
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda config, workdir: Scorer(open_model(workdir, config=config)),
-        lambda config, workdir: run_command(["fill_mask", f"--model={workdir}", "[MASK]"]),
-    ],
-    ids=["score", "fill_mask"],
-)
-def test_a_model_for_another_task_neither_scores_nor_fills_in(use, classifier):
+def test_a_model_for_another_task_does_not_fill_in(classifier):
     with pytest.raises(ValueError, match="for the task 'classification': it has no masked-LM"):
-        use(*classifier)
+        check_fills_masks(open_model(classifier[1]).model)

@@ -3,19 +3,18 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config import store
 from bert_jax.data.labelled.texts import EncodedTexts, Text, encode_text
 from bert_jax.devices import sharding
 from bert_jax.inference import short_rows
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.loading import TrainedModel, load_workdir
+from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.predictor import Predictor, TaskPredictor
+from tests import tiny
 from tests.inference.conftest import SCORED_TEXTS
 
 # A text, a pair, a text with a mask: each alone in a row.
@@ -27,7 +26,7 @@ def load(monkeypatch):
     """Returns a function that loads a workdir on one device: only there are rows short."""
     make = sharding.make_mesh
     monkeypatch.setattr(sharding, "make_mesh", lambda: make(devices=jax.devices()[:1]))
-    return lambda workdir: load_workdir(store.load(workdir), workdir)
+    return load_model
 
 
 def both(model: TrainedModel, program, texts=TEXTS):
@@ -44,9 +43,8 @@ def both(model: TrainedModel, program, texts=TEXTS):
 @pytest.mark.parametrize(
     ("dtype", "limit"), [("float32", 1e-5), ("bfloat16_products", 3e-2)], ids=str
 )
-@pytest.mark.parametrize("changes", [{}, {"model__positions": "sinusoidal"}], ids=str)
-def test_hidden_states_of_all_layers(make_workdir, load, dtype, limit, changes):
-    model = load(make_workdir(model__num_layers=3, dtype=dtype, **changes))
+def test_hidden_states_of_all_layers(make_workdir, load, dtype, limit):
+    model = load(make_workdir(model__num_layers=3, dtype=dtype, model__positions="sinusoidal"))
     program = FeatureExtractor(Predictor(model), Choice(layers="all"))._forward
     for short, plain in both(model, program):
         for name, expected in plain.items():
@@ -58,20 +56,6 @@ def test_predictions_of_masks_that_read_some_positions(make_workdir, load):
     for short, plain in both(model, TaskPredictor(Predictor(model))._forward):
         np.testing.assert_allclose(short["probabilities"], plain["probabilities"], atol=1e-5)
         np.testing.assert_array_equal(short["tokens"], plain["tokens"])
-
-
-def test_kernels_are_transposed_once_for_all_programs(make_workdir, load):
-    model = load(make_workdir(dtype="bfloat16_products"))
-    for program in (
-        FeatureExtractor(Predictor(model), Choice())._forward,
-        TaskPredictor(Predictor(model))._forward,
-    ):
-        next(both(model, program))
-    bert = model._transposed(False)["bert"]["encoder"]["layer_0"]
-    assert model._transposed(False)["bert"]["encoder"]["layer_0"] is bert
-    kernel = model._rounded_params["bert"]["encoder"]["layer_0"]["output"]["kernel"]
-    assert bert["output"]["kernel"].dtype == jnp.bfloat16
-    np.testing.assert_array_equal(bert["output"]["kernel"], kernel.T)
 
 
 def test_attention_probabilities_come_from_the_model(make_workdir, load):
@@ -87,28 +71,15 @@ def test_attention_probabilities_come_from_the_model(make_workdir, load):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"model__norm_place": "pre"},
-        {"model__feed_forward": "gated"},
-        {"model__positions": "rotary"},
-        {"model__attention_pattern": "window", "model__attention_window": 4},
-        {"model__norm": "rms_norm"},
-        {"model__biases": False},
+        {"norm_place": "pre"},
+        {"feed_forward": "gated"},
+        {"positions": "rotary"},
+        {"attention_pattern": "window", "attention_window": 4},
+        {"norm": "rms_norm"},
+        {"biases": False},
         {"dtype": "bfloat16"},
     ],
     ids=str,
 )
-def test_other_blocks_are_left_to_the_model(make_workdir, load, changes):
-    model = load(make_workdir(**changes))
-    assert not short_rows.fits(model.encoder)
-    assert FeatureExtractor(Predictor(model), Choice())._forward.short is None
-
-
-def test_a_text_alone_is_laid_out_like_any_rows(make_workdir, load):
-    model = load(make_workdir())
-    for text in TEXTS:
-        row = encode_text(text, model.tokenizer, None)
-        numbers = np.array([[0, -1, -1]])
-        alone = EncodedTexts([row], model.tokenizer).take(numbers, 40)
-        others = EncodedTexts([row, row], model.tokenizer).take(numbers, 40)
-        jax.tree.map(np.testing.assert_array_equal, alone, others)
-        assert {n: x.dtype for n, x in alone.items()} == {n: x.dtype for n, x in others.items()}
+def test_other_blocks_are_left_to_the_model(changes):
+    assert short_rows.fits(tiny.make_model()) and not short_rows.fits(tiny.make_model(**changes))

@@ -13,7 +13,7 @@ from bert_jax.config.store import parse
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.labelled.texts import Text
 from bert_jax.devices.trees import flatten
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import load_model
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.listeners.make import evaluation_listener
@@ -146,7 +146,7 @@ def test_likely_texts_are_more_probable(run, tmp_path):
     assert empty == {"tokens": 0, "log_probability": 0.0, "perplexity": None}
 
     texts = [Text(line) for line in (run.folder / "texts.txt").read_text().splitlines()]
-    scorer = Scorer(Predictor(load_workdir(config, run.workdir), batch_tokens=64))
+    scorer = Scorer(Predictor(load_model(run.workdir), batch_tokens=64))
     scores = list(scorer.score(map(scorer.row, texts)))
     for score, prediction in zip(scores, (likely, unlikely, empty), strict=True):
         assert score["tokens"] == prediction["tokens"] == len(score["log_probabilities"])

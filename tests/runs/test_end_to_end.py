@@ -13,7 +13,7 @@ from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.texts import Text
-from bert_jax.inference.loading import TrainedModel, load_workdir
+from bert_jax.inference.loading import TrainedModel, load_model
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer
 from bert_jax.tools.outputs.samples import held_out_sentences
@@ -56,7 +56,7 @@ def config_of(run: Run) -> RunConfig:
 
 
 def load_run(run: Run) -> TrainedModel:
-    return load_workdir(config_of(run), str(run.workdir))
+    return load_model(str(run.workdir))
 
 
 def rows_of(run: Run, split: str) -> list[dict]:

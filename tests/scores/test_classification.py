@@ -5,7 +5,6 @@ import pytest
 
 from bert_jax.scores import classification as scores
 from bert_jax.scores import correlation
-from bert_jax.scores.classification import Counts
 
 
 def arrays(seed: int, classes: int = 3, examples: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -15,7 +14,7 @@ def arrays(seed: int, classes: int = 3, examples: int = 40) -> tuple[np.ndarray,
     return gold, np.where(rng.random(examples) < 0.5, gold, rng.integers(classes, size=examples))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_classification_agrees_with_scikit_learn(sklearn, seed):
     gold, predicted = arrays(seed)
     assert scores.accuracy(gold, predicted) == pytest.approx(
@@ -35,7 +34,7 @@ def test_classification_agrees_with_scikit_learn(sklearn, seed):
         assert ours == pytest.approx(theirs)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(5))
 def test_multi_label_scores_agree_with_scikit_learn(sklearn, seed):
     rng = np.random.default_rng(seed)
     gold, predicted = rng.random((2, 30, 4)) < rng.random(4) * [0, 0.5, 1, 1]
@@ -46,17 +45,6 @@ def test_multi_label_scores_agree_with_scikit_learn(sklearn, seed):
         assert ours == pytest.approx(theirs)
     theirs = sklearn.accuracy_score(gold, predicted)
     assert scores.accuracy(gold, predicted) == pytest.approx(theirs)
-
-
-def test_labels_may_be_text():
-    gold, predicted = ["yes", "no", "yes", "no"], ["yes", "yes", "yes", "maybe"]
-    assert scores.accuracy(gold, predicted) == 0.5
-    assert scores.f1(gold, predicted, positive="yes") == 0.8  # precision 2/3, recall 1
-    assert scores.class_counts(gold, predicted)["no"] == Counts(correct=0, predicted=0, gold=2)
-
-
-def test_scores_without_any_class_are_zero():
-    assert scores.macro_f1({}) == 0 and scores.micro({}).f1 == 0
 
 
 @pytest.mark.parametrize(

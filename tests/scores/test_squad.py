@@ -43,34 +43,20 @@ def test_squad_2_is_the_official_scripts():
 
 
 @pytest.mark.parametrize(
-    "answer, predicted",
+    "answer, predicted, are_equal",
     [
-        ("Normans", "the normans"),  # articles and case
-        ("an apple a day", "apple the day"),
-        ("U.S.", "us"),  # punctuation is removed without a replacement
-        ("state-of-the-art", "stateoftheart"),
-        (" two\twords\n", "two words"),  # white space of every kind
-        ("two\u00a0words", "two words"),
-        ("É", "é"),
-        ("!", "..."),
+        ("Normans", "the normans", True),  # articles and case
+        ("U.S.", "us", True),  # punctuation is removed without a replacement
+        (" two\twords\u00a0\n", "two words", True),  # white space of every kind
+        ("!", "...", True),
+        ("another", "other", False),  # an article is a word
+        ("caf\u00e9", "cafe", False),  # accents stay
+        ("\u201cso\u201d", "so", False),  # and punctuation outside ASCII
+        ("state of the art", "state-of-the-art", False),
     ],
 )
-def test_normalized_texts_are_equal(answer, predicted):
-    assert squad_scores.exact(answer, predicted) == 1
-
-
-@pytest.mark.parametrize(
-    "answer, predicted",
-    [
-        ("another", "other"),  # an article is a word
-        ("café", "cafe"),  # accents stay
-        ("“so”", "so"),  # and punctuation outside ASCII
-        ("state of the art", "state-of-the-art"),
-        ("", "something"),
-    ],
-)
-def test_normalized_texts_are_different(answer, predicted):
-    assert squad_scores.exact(answer, predicted) == 0
+def test_texts_are_equal_once_they_are_normalized(answer, predicted, are_equal):
+    assert squad_scores.exact(answer, predicted) == are_equal
 
 
 @pytest.mark.parametrize(
@@ -89,20 +75,13 @@ def test_f1_by_hand(answer, predicted, expected):
     assert squad_scores.f1(answer, predicted) == pytest.approx(expected)
 
 
-def test_the_best_of_the_gold_answers_counts_for_each_score():
-    gold = {"q": ["one two three", "two", "four"]}
-    assert squad_v1(gold, {"q": "one two"}) == pytest.approx({"exact_match": 0, "f1": 80})
-    scores = squad_v2(gold, {"q": "Four."})
-    assert (scores["exact"], scores["f1"], scores["total"]) == (100, 100, 1)
-
-
 def test_texts_without_a_word_are_equal_but_have_an_f1_in_squad_2_only():
     assert squad_v1({"q": ["The"]}, {"q": "the"}) == {"exact_match": 100, "f1": 0}
     scores = squad_v2({"q": ["The"]}, {"q": ""})
     assert (scores["HasAns_exact"], scores["HasAns_f1"]) == (100, 100)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(5))
 def test_the_best_threshold_is_the_best_of_all_and_gives_its_score(seed):
     rng = random.Random(seed)
     keys = [f"q{i}" for i in range(12)]
@@ -122,11 +101,6 @@ def test_the_best_threshold_is_the_best_of_all_and_gives_its_score(seed):
         assert tried.get(threshold, tried[nothing]) == pytest.approx(best)
 
 
-def test_a_model_that_should_say_nothing_at_all_has_threshold_zero():
-    scores = squad_v2({"q": ["yes"], "none": []}, {"q": "no", "none": "no"}, {"q": 1, "none": 2})
-    assert (scores["best_f1"], scores["best_f1_thresh"]) == (50, 0.0)
-
-
 def test_a_question_without_a_prediction_scores_zero_in_all():
     gold = {"a": ["yes"], "b": ["yes"], "none": [], "none too": []}
     predictions, na_probs = {"a": "yes", "none": ""}, {"a": 0.1, "none": 0.9, "none too": 0.9}
@@ -134,14 +108,6 @@ def test_a_question_without_a_prediction_scores_zero_in_all():
     scores = squad_v2(gold, predictions, na_probs)
     assert (scores["exact"], scores["HasAns_exact"], scores["NoAns_exact"]) == (50, 50, 50)
     assert (scores["best_exact"], scores["total"]) == (50, 4)
-
-
-def test_predictions_for_other_questions_change_nothing():
-    gold, more = {"a": ["yes"], "none": []}, {"other": "x"}
-    predictions, na_probs = {"a": "yes", "none": "no"}, {"a": 0.1, "none": 0.9}
-    assert squad_v2(gold, predictions | more, na_probs | {"other": 0.0}) == squad_v2(
-        gold, predictions, na_probs
-    )
 
 
 def test_what_cannot_be_scored_is_refused():

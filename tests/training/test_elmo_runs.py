@@ -11,7 +11,7 @@ from bert_jax.config.store import parse
 from bert_jax.config.task import default_config
 from bert_jax.data import init_from
 from bert_jax.devices.trees import flatten
-from bert_jax.inference.loading import load_workdir
+from bert_jax.inference.loading import load_model
 from bert_jax.inference.predictor import Predictor, TaskPredictor
 from bert_jax.tools.listeners.make import evaluation_listener, training_listener
 from bert_jax.training.evaluate import evaluate
@@ -127,7 +127,7 @@ def test_a_tagger_reads_the_mix_of_all_layers_of_the_frozen_encoder(finished, tm
     np.testing.assert_array_equal(params["elmo/forward_0/kernel"], kernel)
     assert params["scalar_mix/weights"].shape == (2,) and params["scalar_mix/weights"].any()
 
-    model = load_workdir(config, workdir)
+    model = load_model(workdir)
     predictor = TaskPredictor(Predictor(model))
     (tmp_path / "new.conll").write_text("Unseen\nwords-here\n.\n")
     examples = list(predictor.task.read(str(tmp_path / "new.conll"), Counter(), labelled=False))

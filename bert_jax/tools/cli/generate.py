@@ -37,7 +37,7 @@ def run(flags: argparse.Namespace) -> None:
     loaded = load_model(flags)
     from bert_jax.inference.model import Model
 
-    texts = Model(loaded).generate(
+    texts = Model(**vars(loaded)).generate(
         flags.prompt,
         flags.max_new_tokens,
         greedy=flags.greedy,

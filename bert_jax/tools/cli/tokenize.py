@@ -59,9 +59,9 @@ def _tokenizer(flags: argparse.Namespace) -> Tokenizer:
     if format_of(path) != "workdir":
         return open_checkpoint(path).tokenizer()
     from bert_jax.config import store
-    from bert_jax.inference.loading import load_fitting_tokenizer
+    from bert_jax.training.workdir import load_workdir_tokenizer
 
-    return load_fitting_tokenizer(store.load(path), path)
+    return load_workdir_tokenizer(path, store.load(path))
 
 
 def _lines(words: Sequence[str]) -> Iterator[bytes]:

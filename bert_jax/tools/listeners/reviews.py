@@ -6,7 +6,7 @@ tasks/review_parts.py describes the parts. `errors` are sorted, the worst first.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,13 +15,11 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices.trees import path_name
 from bert_jax.files.atomic import write_json
 from bert_jax.tasks import review_parts as review
-from bert_jax.tasks.task import Prediction
 from bert_jax.tools.listeners.verdicts import verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
 
-Parts = dict[str, Any]
 EVALUATION, PARAMETERS = "evaluation.json", "parameters.json"
 
 
@@ -33,9 +31,6 @@ class Review(Listener):
     """
 
     def __init__(self, show: Callable[[str], None]):
-        """Args:
-        show: takes the lines of the last verdict.
-        """
         self._show = show
 
     def started(self, run: Run, state: TrainState) -> None:
@@ -47,19 +42,25 @@ class Review(Listener):
     ) -> None:
         """Shows or writes the verdict; writes layer weights and what review_parts.py describes."""
         lines = verdict(run, step, evaluation) if is_last or is_chosen else []
-        if is_last:
-            for line in lines:
-                self._show(line)
+        for line in lines if is_last else ():
+            self._show(line)
         if not is_chosen:
             return
         rows = run.evaluation_rows(run.phase_at(step - 1))[0]
-        content = {
+        content: dict[str, Any] = {
             "step": step,
             "verdict": lines,
             "layer_weights": evaluation.layer_weights,
             "fitted": evaluation.fitted,
-            **make_review(run.task, rows, evaluation.predictions),
         }
+        if isinstance(rows, LabelledRows):
+            task: Any = run.task
+            parts = task.review(rows.examples, evaluation.predictions)
+            errors = parts.pop("errors", [])
+            content |= {"examples": len(rows.examples), **parts}
+            content |= {"wrong": len(errors), "errors": errors[: review.MAX_ERRORS]}
+        else:
+            content["examples"] = rows.rows_per_epoch
         write_json(os.path.join(run.workdir, EVALUATION), content, sort_keys=False)
 
 
@@ -76,23 +77,3 @@ def parameter_rows(params: Any) -> list[list[Any]]:
         ]
         for path, leaf in leaves
     ]
-
-
-def make_review(task: Any, rows: Any, predictions: Sequence[Prediction]) -> Parts:
-    """Returns the review of an evaluation as JSON values.
-
-    Args:
-      task: the task.
-      rows: the evaluated rows.
-      predictions: predictions for the examples of `rows`; empty for a corpus.
-    """
-    if not isinstance(rows, LabelledRows):
-        return {"examples": rows.rows_per_epoch}
-    parts = task.review(rows.examples, predictions)
-    errors = parts.pop("errors", [])
-    return {
-        "examples": len(rows.examples),
-        **parts,
-        "wrong": len(errors),
-        "errors": errors[: review.MAX_ERRORS],
-    }

@@ -130,9 +130,11 @@ def progress_line(
 ) -> str:
     """Returns the line that reports training metrics and speed."""
     parts = [f"step {step:>{len(str(steps))}}/{steps}", *named_values(values)]
-    parts.append(f"{speed['tokens_per_second']:,.0f} tokens/s")
-    parts.append(f"{speed['examples_per_second']:,.1f} examples/s")
-    parts.append(f"data wait {speed['waiting_for_data']:.0%}")
+    parts += [
+        f"{speed['tokens_per_second']:,.0f} tokens/s",
+        f"{speed['examples_per_second']:,.1f} examples/s",
+        f"data wait {speed['waiting_for_data']:.0%}",
+    ]
     if "mfu" in speed:
         parts.append(f"MFU {speed['mfu']:.1%}")
     if remaining := steps - step:

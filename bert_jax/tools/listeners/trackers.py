@@ -35,11 +35,10 @@ class Tracker(Listener):
     A subclass opens it (`open`), and sends values to it (`log`, `end`).
 
     Attributes:
-      NAME: name for --trackers, and that of the extra.
-      MODULE: the package.
+      NAME: name for --trackers, and that of the extra and of the package.
     """
 
-    NAME = MODULE = ""
+    NAME = ""
 
     def __init__(self, report: Callable[[str], None]):
         """Checks that the package is installed; `report` takes lines for the user.
@@ -47,7 +46,7 @@ class Tracker(Listener):
         Raises:
           UserError: it is not.
         """
-        if importlib.util.find_spec(self.MODULE) is None:
+        if importlib.util.find_spec(self.NAME) is None:
             raise UserError(
                 f"--trackers={self.NAME} needs a package: pip install 'bert_jax[{self.NAME}]'."
             )
@@ -87,13 +86,9 @@ class Tracker(Listener):
             self.end(self._is_complete)
 
     def open(self, id: str | None, name: str, values: Mapping[str, Any], workdir: str) -> str:
-        """Opens a run and returns its id.
+        """Opens the run of this id, or a new one for None, and returns its id.
 
-        Args:
-          id: id of the run; None: a new one.
-          name: its name.
-          values: the configuration by field.
-          workdir: folder of the run.
+        Its `values` are the configuration by field.
         """
         raise NotImplementedError
 
@@ -109,7 +104,7 @@ class Tracker(Listener):
 class WandB(Tracker):
     """Weights & Biases; what is written without a connection is in workdir/wandb."""
 
-    NAME = MODULE = "wandb"
+    NAME = "wandb"
 
     def open(self, id: str | None, name: str, values: Mapping[str, Any], workdir: str) -> str:
         import wandb
@@ -146,7 +141,7 @@ class WandB(Tracker):
 class MLflow(Tracker):
     """MLflow, at MLFLOW_TRACKING_URI."""
 
-    NAME = MODULE = "mlflow"
+    NAME = "mlflow"
 
     def open(self, id: str | None, name: str, values: Mapping[str, Any], workdir: str) -> str:
         from mlflow.entities import Param

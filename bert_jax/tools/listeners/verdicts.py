@@ -93,11 +93,10 @@ def _causes(outcome: Outcome) -> list[str]:
             f"The training loss hardly fell, {fell}: the model is not trained yet. Raise"
             " optimizer.learning_rate or epochs."
         ]
-    if _is_overfit(outcome):
+    if overfit := _overfit(outcome):
         return [
-            f"The training loss ({last:.3g}) is far below the held-out loss"
-            f" ({outcome.held_out_loss:.3g}): the training examples were memorized. Give more"
-            " examples, or check that both files have the same kind of labels."
+            f"{overfit}: the training examples were memorized. Give more examples, or check that"
+            " both files have the same kind of labels."
         ]
     return [f"The training loss fell {fell}: train longer, or try other seeds (seeds=5)."]
 
@@ -112,11 +111,8 @@ def _findings(outcome: Outcome, level: str) -> list[str]:
             f"{len(outcome.missing)} of {outcome.classes} classes are never predicted"
             f" ({names}{more})."
         )
-    if _is_overfit(outcome):
-        found.append(
-            f"The training loss ({outcome.losses[-1]:.3g}) is far below the held-out loss"
-            f" ({outcome.held_out_loss:.3g}): overfitting; fewer epochs or more examples may help."
-        )
+    if overfit := _overfit(outcome):
+        found.append(f"{overfit}: overfitting; fewer epochs or more examples may help.")
     elif level != "good" and _still_falls(outcome.losses):
         found.append(
             f"The training loss is still falling ({outcome.losses[-1]:.3g}): train longer"
@@ -125,17 +121,20 @@ def _findings(outcome: Outcome, level: str) -> list[str]:
     return found
 
 
-def _is_overfit(outcome: Outcome) -> bool:
-    return bool(outcome.losses) and outcome.losses[-1] < 0.25 * outcome.held_out_loss
+def _overfit(outcome: Outcome) -> str:
+    """Returns how far the losses are apart, if the training examples are known by heart."""
+    held_out = outcome.held_out_loss
+    if not outcome.losses or not outcome.losses[-1] < 0.25 * held_out:
+        return ""
+    last = outcome.losses[-1]
+    return f"The training loss ({last:.3g}) is far below the held-out loss ({held_out:.3g})"
 
 
 def _still_falls(losses: Sequence[float]) -> bool:
     """Whether the last quarter of the losses is clearly below the quarter before."""
     size = len(losses) // 4
-    if not size:
-        return False
-    before, last = np.mean(losses[-2 * size : -size]), np.mean(losses[-size:])
-    return bool(last < 0.95 * before)
+    before, last = losses[-2 * size : -size], losses[-size:]
+    return size > 0 and bool(np.mean(last) < 0.95 * np.mean(before))
 
 
 def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any]) -> Outcome:

@@ -109,7 +109,7 @@ def sample_batches(
     for example in examples:
         task.check_example(example, model.tokenizer, model.encoder)
     rows = task.encode(examples, model.tokenizer, Counter() if counts is None else counts)
-    for local in Predictor(model).host_batches(rows, packs=False):
+    for local in Predictor(model).host_batches(rows):
         # Rows of a multiple choice are [batch, choices, seq].
         yield {name: local[name].reshape(-1, local[name].shape[-1]) for name in _FIELDS}
 

@@ -30,7 +30,6 @@ class Origin:
     """Where the numbers come from.
 
     Attributes:
-      name: name of the workdir.
       model: description of the model.
       texts: the text, or the two of a pair; () if there is none.
       sample: source of statistics besides the text; "" if there is none.
@@ -59,7 +58,6 @@ def attention_page(origin: Origin, arrays: Mapping[str, np.ndarray]) -> str:
     """Returns the page.
 
     Args:
-      origin: origin of the arrays.
       arrays: arrays of a text, a sample or both, as docs/attention.md lists them.
     """
     samples = {
@@ -163,7 +161,8 @@ def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -
         "units": {name: statistic.unit for name, statistic in STATISTICS.items()},
         "values": {
             sample: {
-                name: _rounded(of_heads) for name, of_heads in zip(STATISTICS, found, strict=True)
+                name: np.round(of_heads.astype(np.float64), 4).ravel().tolist()
+                for name, of_heads in zip(STATISTICS, found, strict=True)
             }
             for sample, found in samples.items()
         },
@@ -178,10 +177,6 @@ def _data(arrays: Mapping[str, np.ndarray], samples: Mapping[str, np.ndarray]) -
             "weights": encode_weights(arrays["attention"]),
         }
     return data
-
-
-def _rounded(values: np.ndarray) -> list[float]:
-    return np.round(values.astype(np.float64), 4).ravel().tolist()
 
 
 # ------------------------------------------------------------------ their statistics

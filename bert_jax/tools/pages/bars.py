@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from bert_jax.tools.pages import scales
 from bert_jax.tools.pages.markup import Content, Markup, tag
-from bert_jax.tools.pages.tables import cut, figure, table
+from bert_jax.tools.pages.tables import cut, figure, legend, table
 
 _WIDTH, _ROW, _TOP = 400, 40, 4
 _MAX_CELLS = 24  # classes of a drawn confusion matrix
@@ -42,11 +42,9 @@ def bar_chart(
     """Returns a figure with a horizontal bar for each value, from 0.
 
     Args:
-      title: title of the figure.
       values: name -> value, none negative, in the order of the bars.
       percent: whether values are shares.
       high: the value at the right end; 0: the largest, or 100 % of shares.
-      note: small print.
     """
     high = high or (1.0 if percent else max([*values.values(), 1e-12]))
     parts: list[Content] = []
@@ -109,9 +107,7 @@ def dot_plot(title: str, rows: Sequence[Dots], *, note: Content = None) -> Marku
     """Returns a figure of the values over seeds, with their mean and standard deviation.
 
     Args:
-      title: name of the values.
       rows: each with at least one value.
-      note: small print.
     """
     everything = [value for row in rows for value in row.values.values()]
     for row in rows:
@@ -164,11 +160,7 @@ def _dots_legend(rows: Sequence[Dots]) -> Markup:
         shapes["paper"] = tag("path.paper", d="M11 0l5 5-5 5-5-5z")
     if any(row.baseline is not None for row in rows):
         shapes["constant prediction"] = tag("path.line.ref", d="M11 0v10")
-    items = [
-        tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
-        for name, shape in shapes.items()
-    ]
-    return tag("ul.legend", items)
+    return legend(shapes)
 
 
 # --------------------------------------------------------------------------- confusion matrices
@@ -178,7 +170,6 @@ def heat_map(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) 
     """Returns a figure of the confusion matrix: rows are gold, columns are predicted.
 
     Args:
-      title: title of the figure.
       names: names of the classes; with more than 24 there is only a table.
       counts: [gold][predicted].
     """

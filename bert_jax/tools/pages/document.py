@@ -38,12 +38,8 @@ def document(
     """Returns a page.
 
     Args:
-      title: its first heading, and the name of its tab.
       sections: sections in order; their titles are the table of contents.
-      lead: content above all sections.
-      footer: content below them.
       parts: names of further styles and scripts in this folder, such as "attention.js", or paths.
-      policy: the page's Content-Security-Policy.
     """
     names = [f"section-{number}" for number in range(1, 1 + len(sections))]
     links = [
@@ -80,11 +76,7 @@ def document(
 
 
 def script_hashes(parts: Sequence[str]) -> str:
-    """Returns the sources by which a policy allows the scripts of a page, and no others.
-
-    Args:
-      parts: parts of the page, as `document` takes them.
-    """
+    """Returns the sources by which a policy allows the scripts of a page, and no others."""
     scripts = [_file(name) for name in ("page.js", *parts) if name.endswith(".js")]
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

@@ -87,7 +87,6 @@ def line_plot(
       percent: whether values are shares, shown as percentages.
       is_log: whether the vertical axis is logarithmic; all values are positive.
       few: whether the horizontal axis has a tick for each value (`scales.at_values`).
-      note: small print below.
     """
     drawn = [_thinned(line, max(40, _POINTS_IN_ALL // len(lines))) for line in lines]
     values = [y for line in drawn for y in line.y if y is not None]
@@ -136,16 +135,15 @@ def _first_by_color(lines: Sequence[Line]) -> list[Line]:
 
 
 def _legend(lines: Sequence[Line]) -> Markup:
-    items = []
+    shapes = {}
     for line in _first_by_color(lines):
         kind = _kind(line)
         same = [other for other in lines if other.color == line.color]
         has_line, has_points = any(x.has_line for x in same), any(x.has_points for x in same)
         sample = tag(f"path.line.{kind}", d="M0 5H22") if has_line else None
         point = tag(f"circle.dot.{kind}", cx=11, cy=5, r=3) if has_points else None
-        swatch = tag("svg.swatch", sample, point, viewBox="0 0 22 10", aria_hidden="true")
-        items.append(tag("li", swatch, line.name))
-    return tag("ul.legend", items)
+        shapes[line.name] = [sample, point]
+    return tables.legend(shapes)
 
 
 def _kind(line: Line) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_TICKS = 5  # about
 _TIMES = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
@@ -35,22 +36,19 @@ class Scale:
         return self.start + (value - low) / (high - low) * (self.stop - self.start)
 
 
-def linear(
-    values: Iterable[float], start: float, stop: float, *, ticks: int = 5, tight: bool = False
-) -> Scale:
+def linear(values: Iterable[float], start: float, stop: float, *, tight: bool = False) -> Scale:
     """Returns the scale of values.
 
     Args:
       values: finite; at least one.
       start, stop: places of its ends.
-      ticks: about how many.
       tight: it ends at the values instead of at ticks.
     """
     low, high = min(values := list(values)), max(values)
     if high - low < 1e-9 * max(abs(low), abs(high), 1e-3):  # one value only
         pad = abs(low) * 0.1 or 1.0
         low, high = (low - pad if low else 0.0), high + pad
-    step = _round_step((high - low) / ticks)
+    step = _round_step((high - low) / _TICKS)
     first = math.ceil(low / step - 1e-9) if tight else math.floor(low / step + 1e-9)
     last = math.floor(high / step + 1e-9) if tight else math.ceil(high / step - 1e-9)
     found = tuple(round(i * step, 12) for i in range(first, last + 1))

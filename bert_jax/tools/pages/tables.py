@@ -1,6 +1,6 @@
 """Tables that scroll where they are too wide, and what stands around a plot: its data, to open."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bert_jax.tools.pages.markup import Content, Markup, render, tag
 
@@ -16,9 +16,7 @@ def table(
     """Returns a table.
 
     Args:
-      header: the names of its columns.
       rows: cells; a number is printed as `number` does.
-      caption: description for screen readers.
       text_columns: the first columns, which are text: at most two, or all. Those after them are
         aligned as numbers, by a class of the table (page.css): cells are most of a page's bytes.
       copy: whether it has a button that copies it as CSV.
@@ -49,6 +47,15 @@ def figure(
     small = tag("p.note", text) if text else None
     shown = opened("Data", data) if data else None
     return tag("figure", tag("figcaption", title), legend, picture, small, shown)
+
+
+def legend(shapes: Mapping[str, Content]) -> Markup:
+    """Returns names with what stands for them in a plot, drawn in 22 x 10."""
+    items = [
+        tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
+        for name, shape in shapes.items()
+    ]
+    return tag("ul.legend", items)
 
 
 def cut(name: str, max_length: int) -> str:

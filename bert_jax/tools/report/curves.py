@@ -42,9 +42,8 @@ def is_share(metric: str) -> bool:
 def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
     """Returns the control that selects the axis of all plots; None if there is no choice."""
     axes = _axes(runs)
-    if len(axes) == 1:
-        return None
-    return switch("axis", "Horizontal axis", {axis: axis for axis in axes})
+    options = {axis: axis for axis in axes}
+    return switch("axis", "Horizontal axis", options) if len(axes) > 1 else None
 
 
 def learning(runs: Sequence[Workdir]) -> list[Content]:

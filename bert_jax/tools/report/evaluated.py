@@ -50,17 +50,14 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
     sources = {run.config.get("published_in", "") for run in runs} - {""}
     plots = []
     for i, metric in enumerate(metrics):
-        # What is published, and the baseline, are of the first metric.
-        rows = [
-            Dots(
-                name,
-                values,
-                paper=run.config.get("published_score") or None if i == 0 else None,
-                baseline=_baseline(run) if i == 0 else None,
-            )
-            for run, name in zip(runs, names, strict=True)
-            if (values := _scores_of(run, metric))
-        ]
+        rows = []
+        for run, name in zip(runs, names, strict=True):
+            found = [s.results["baseline"] for s in (run, *run.seeds) if "baseline" in s.results]
+            # What is published, and the baseline, are of the first metric.
+            paper = run.config.get("published_score") or None if i == 0 else None
+            baseline = found[0] if found and i == 0 else None
+            if values := _scores_of(run, metric):
+                rows.append(Dots(name, values, paper, baseline))
         small = [f"Paper: {source}. " for source in sorted(sources) if i == 0]
         if rows:
             plots.append(dot_plot(title_of(metric), rows, note=small))
@@ -77,10 +74,6 @@ def _scores_of(run: Workdir, metric: str) -> dict[str, float]:
     """Returns name of the seed -> score."""
     found = {each.name: each.results.get("eval", {}).get(metric) for each in run.members}
     return {name: score for name, score in found.items() if score is not None}
-
-
-def _baseline(run: Workdir) -> float | None:
-    return next((s.results["baseline"] for s in (run, *run.seeds) if "baseline" in s.results), None)
 
 
 def review(run: Workdir) -> list[Content]:

@@ -20,7 +20,6 @@ def report(workdirs: Sequence[str], more: Sequence[Section] = ()) -> str:
     """Returns the page of the runs in these folders.
 
     Args:
-      workdirs: one or several.
       more: sections of a single run, after its curves.
 
     Raises:
@@ -72,19 +71,12 @@ def _time(run: Workdir) -> Content:
     if not runs:
         return None
     names = list(runs[0].goodput["seconds"])
-    rows = [
-        [
-            each.name,
-            *(
-                f"{each.goodput['seconds'][name] / each.goodput['wall_seconds']:.1%}"
-                for name in names
-            ),
-            duration(each.goodput["wall_seconds"]),
-            str(each.goodput["starts"]),
-            duration(each.goodput["stopped_seconds"]),
-        ]
-        for each in runs
-    ]
+    rows = []
+    for each in runs:
+        wall, seconds = each.goodput["wall_seconds"], each.goodput["seconds"]
+        shares = [f"{seconds[name] / wall:.1%}" for name in names]
+        starts, stopped = each.goodput["starts"], each.goodput["stopped_seconds"]
+        rows.append([each.name, *shares, duration(wall), str(starts), duration(stopped)])
     header = ["run", *names, "wall time", "starts", "stopped"]
     return [
         note(
@@ -175,7 +167,14 @@ def _facts(run: Workdir) -> dict[str, str]:
 
 
 def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
-    values = [_last_values(run) for run in runs]
+    values: list[dict[str, Any]] = []
+    for run in runs:
+        held_out = run.split(HELD_OUT)
+        if run.results.get("eval") and not run.config.has_corpus:
+            names_of_metrics = (*run.config.metrics, "loss")
+            values.append({name: run.results["eval"].get(name) for name in names_of_metrics})
+        else:
+            values.append(metrics_of(held_out[-1]) if held_out else {})
     metrics = {name: None for found in values for name, x in found.items() if isinstance(x, float)}
     header = ["run", *map(title_of, metrics), "steps", "tokens", "time"]
     rows = []
@@ -185,11 +184,3 @@ def _results(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
         spent = [f"{cost['tokens']:,}", duration(cost["seconds"])] if cost else ["", ""]
         rows.append([name, *shown, str(run.steps), *spent])
     return table(header, rows, caption="Results", copy=True)
-
-
-def _last_values(run: Workdir) -> dict[str, Any]:
-    """Returns results.json's metrics, or those of the last evaluation."""
-    if run.results.get("eval") and not run.config.has_corpus:
-        return {name: run.results["eval"].get(name) for name in (*run.config.metrics, "loss")}
-    rows = run.split(HELD_OUT)
-    return metrics_of(rows[-1]) if rows else {}

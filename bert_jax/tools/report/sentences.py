@@ -41,7 +41,6 @@ def colored(scores: Sequence[Mapping[str, Any]], name: str) -> list[Content]:
 
     Args:
       scores: scores with `log_probabilities` of the tokens, and `perplexity`.
-      name: name of the probabilities.
     """
     names = [*(f"at least {least:g}" for least in _STEPS), "less"]
     legend = [[tag(f"span.token.p{i}", text), " "] for i, text in enumerate(names)]

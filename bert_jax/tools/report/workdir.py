@@ -1,7 +1,6 @@
 """What the folder of a run keeps, read for a report."""
 
 import dataclasses
-import os
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -111,6 +110,9 @@ def load(path: str) -> Workdir:
     else:
         config = store.load(path)
     found = folder.resolve().glob("nonfinite-step-*.npz")
+    data = config.data_dir(path) if config.has_corpus else ""
+    lists = (folder / "checkpoints").glob("*.sha256.json")
+    lists = sorted(lists, key=lambda p: int(p.name.split(".")[0]))
     skipped = {int(match[1]) for p in found if (match := re.search(r"-step-(\d+)-", p.name))}
     return Workdir(
         name=folder.resolve().name,
@@ -120,10 +122,10 @@ def load(path: str) -> Workdir:
         evaluation=_json(folder / "evaluation.json"),
         parameters=tuple(map(tuple, _json(folder / "parameters.json"))),
         results=_json(folder / "results.json"),
-        manifest=_manifest(config, path),
+        manifest=_json(pathlib.Path(data, manifest.NAME)) or None if data else None,
         goodput=read_goodput(folder),
         skipped=tuple(sorted(skipped)),
-        checkpoints=_checkpoints(folder / "checkpoints"),
+        checkpoints={int(p.name.split(".")[0]): file_sha256(p) for p in lists},
         seeds=tuple(load(str(seed.parent)) for seed in seeds),
     )
 
@@ -155,13 +157,3 @@ def names_of(runs: Sequence[Workdir]) -> list[str]:
 
 def _json(path: pathlib.Path) -> Any:
     return read_json(path) if path.is_file() else {}
-
-
-def _manifest(config: RunConfig, workdir: str) -> dict[str, Any] | None:
-    path = os.path.join(config.data_dir(workdir), manifest.NAME) if config.has_corpus else ""
-    return _json(pathlib.Path(path)) or None if path else None
-
-
-def _checkpoints(folder: pathlib.Path) -> dict[int, str]:
-    paths = {int(path.name.split(".")[0]): path for path in folder.glob("*.sha256.json")}
-    return {step: file_sha256(path) for step, path in sorted(paths.items())}

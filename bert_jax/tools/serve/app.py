@@ -24,7 +24,6 @@ def make_app(service: Service, max_waiting: int, rate: float, is_local: bool) ->
     """Returns the application.
 
     Args:
-      service: the model and its endpoints.
       max_waiting: requests that may wait for the model.
       rate: requests a second of one client; 0: any number.
       is_local: whether the server listens at a loopback address.

@@ -48,9 +48,6 @@ class Batcher:
     """A queue of requests, and the thread that computes them."""
 
     def __init__(self, max_waiting: int):
-        """Args:
-        max_waiting: number of requests that may wait.
-        """
         self._max_waiting = max_waiting
         self._jobs: list[_Job] = []
         self._worker: asyncio.Task | None = None

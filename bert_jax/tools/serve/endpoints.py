@@ -13,10 +13,10 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
-from bert_jax.inference.generation import Generator, Prompt
+from bert_jax.inference.generation import Generator, Prompt, Sampling
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
-from bert_jax.inference.sampling import Sampling
+from bert_jax.scores.retrieval import unit
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.batching import Computation
@@ -194,19 +194,12 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
 
 def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
     """Returns the cosine of each pair of vectors, [texts][texts]."""
-    stacked = np.stack(vectors)
-    units = stacked / np.maximum(np.linalg.norm(stacked, axis=1, keepdims=True), 1e-12)
+    units = unit(np.stack(vectors))
     return {"similarity": np.clip(units @ units.T, -1, 1).tolist()}
 
 
 def attention(predictor: Predictor, top_k: int, name: str, about: str) -> Endpoint:
     """The page of a text's attention.
-
-    Args:
-      predictor: the model's.
-      top_k: candidates of each layer.
-      name: name of the workdir.
-      about: the model in a few words.
 
     Raises:
       UserError: the model has no attention.

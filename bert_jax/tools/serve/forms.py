@@ -113,10 +113,7 @@ def prediction_form(task: Task) -> Form:
 
 
 def with_samples(form: Form, config: RunConfig, task: Task) -> Form:
-    """Returns the form of a fine-tuned task with samples from the run's evaluation file.
-
-    The samples are short examples from the beginning of the file; without the file they stay.
-    """
+    """Returns the form with short examples from the run's evaluation file, if there is one."""
     source = config.get("data.eval", "")
     if not source or not (source.startswith("tfds:") or os.path.isfile(source)):
         return form
@@ -132,19 +129,18 @@ def with_samples(form: Form, config: RunConfig, task: Task) -> Form:
 
 def text_form(*views: View, is_pair: bool = False) -> Form:
     """Returns the form of a text, or of a text or a pair."""
-    fields = (TEXT, PAIR) if is_pair else (TEXT,)
-    return Form(fields, _make_text, views)
 
+    def make(values: Values, where: str) -> Text:
+        return Text(values["text_a"], values.get("text_b"), where)
 
-def _make_text(values: Values, where: str) -> Text:
-    return Text(values["text_a"], values.get("text_b"), where)
+    return Form((TEXT, PAIR) if is_pair else (TEXT,), make, views)
 
 
 def _masks(task: Any) -> Form:
     judges_pairs = task.next_sentence and task.judges_pairs
 
     def make(values: Values, where: str) -> Text:
-        text = _make_text(values, where)
+        text = Text(values["text_a"], values.get("text_b"), where)
         found = spell_masks(f"{text.text_a} {text.text_b or ''}").count("[MASK]")
         if found > MAX_MASKS:
             raise UserError(f"{where} has {found} [MASK]; at most {MAX_MASKS} are allowed.")
@@ -154,26 +150,20 @@ def _masks(task: Any) -> Form:
             raise UserError(f"{where} has no [MASK], and no `text_b` to compare with `text_a`.")
         return text
 
-    fill = View(
-        "Fill masks",
-        "The most probable tokens for each [MASK].",
-        (Field("text_a", "Text", "with one or more [MASK]", needs="[MASK]"),),
-        (
-            {"text_a": "The [MASK] of the list is returned."},
-            {"text_a": "Paris is the [MASK] of France, and [MASK] is that of Spain."},
-        ),
+    needs = (Field("text_a", "Text", "with one or more [MASK]", needs="[MASK]"),)
+    samples = (
+        {"text_a": "The [MASK] of the list is returned."},
+        {"text_a": "Paris is the [MASK] of France, and [MASK] is that of Spain."},
     )
-    judge = View(
-        "Next sentence",
-        "Whether the second text follows the first one, or comes from elsewhere.",
-        _BOTH,
-        (
+    views = [View("Fill masks", "The most probable tokens for each [MASK].", needs, samples)]
+    if judges_pairs:
+        note = "Whether the second text follows the first one, or comes from elsewhere."
+        samples = (
             {"text_a": "The cat sat on the mat.", "text_b": "It fell asleep there."},
             {"text_a": "The cat sat on the mat.", "text_b": "Returns the length of a list."},
-        ),
-    )
-    views = (fill, judge) if judges_pairs else (fill,)
-    return Form((TEXT, PAIR), make, views)
+        )
+        views.append(View("Next sentence", note, _BOTH, samples))
+    return Form((TEXT, PAIR), make, tuple(views))
 
 
 def _whole_texts(is_single: bool) -> Form:
@@ -186,87 +176,82 @@ def _whole_texts(is_single: bool) -> Form:
     return text_form(view, is_pair=not is_single)
 
 
+def _form(
+    task: Any,
+    controls: tuple[Field, ...],
+    samples: tuple[Values, ...],
+    prepare: Callable[[Values, str], Values] = lambda values, where: values,
+    view: tuple[str, str] | None = None,
+    fields: tuple[Field, ...] = (),
+    drawing: Values | None = None,
+) -> Form:
+    """Returns the form of a task's examples; `prepare` makes inputs what `from_inputs` takes."""
+
+    def make(values: Values, where: str) -> Example:
+        return task.EXAMPLE.from_inputs(prepare(values, where), where, next(_numbers))
+
+    shown = View(*(view or task.view), controls, samples, drawing or {})
+    return Form(fields or controls, make, (shown,))
+
+
 def _any(task: Any) -> Form:
     """Returns a form with a control for each input of the task's examples."""
-    kind = task.EXAMPLE
-    fields = tuple(
-        Field(item.name, item.name, is_list=item.is_list, optional=item.is_optional)
-        for item in kind.inputs()
-    )
-    empty = {item.name: [""] if item.is_list else "" for item in kind.inputs()}
-    title, note = task.view
-    view = View(title, note, fields, (empty,))
-    return Form(fields, _make(kind), (view,))
-
-
-def _make(kind: type[Example]) -> Callable[[Values, str], Any]:
-    return lambda values, where: kind.from_inputs(values, where, next(_numbers))
+    inputs = task.EXAMPLE.inputs()
+    fields = tuple(Field(i.name, i.name, is_list=i.is_list, optional=i.is_optional) for i in inputs)
+    return _form(task, fields, ({i.name: [""] if i.is_list else "" for i in inputs},))
 
 
 def _texts(task: Any) -> Form:
     first, *others = SENTENCES
-    make, (title, note) = _make(TextExample), task.view
     if task.reads_pairs:
-        samples = tuple({"text_a": first, "text_b": other} for other in others)
-        return Form(_BOTH, make, (View(title, note, _BOTH, samples),))
-    view = View(title, note, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
-    return Form((TEXT,), make, (view,))
+        return _form(task, _BOTH, tuple({"text_a": first, "text_b": text} for text in others))
+    return _form(task, (TEXT,), tuple({"text_a": text} for text in SENTENCES))
 
 
 def _words(task: Any) -> Form:
-    between, (title, note) = task.between_words, task.view
+    between = task.between_words
 
-    def make(values: Values, where: str) -> TaggedExample:
+    def prepare(values: Values, where: str) -> Values:
         if ("text" in values) == ("words" in values):
             raise UserError(f"{where} needs either `text` or `words`.")
         text = values.get("text")
         words = values["words"] if text is None else split_words(text, by_character=not between)
         if not words:
             raise UserError(f"{where} has no words.")
-        fields = {"words": words, "text": text}
-        return TaggedExample.from_inputs(fields, where, next(_numbers))
+        return {"words": words, "text": text}
 
+    samples = (
+        {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
+        {"text": "Google opened an office in Zurich , said Eric Schmidt on Monday ."},
+    )
+    hint = "with spaces between words and punctuation" if between else ""
+    fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
     # All that the model knows, so that each has its color in every answer; of other tags none.
     kinds = sorted({label.partition("-")[2] for label in task.labels} - {""})
-    hint = "with spaces between words and punctuation" if between else ""
-    view = View(
-        title,
-        note,
-        (Field("text", "Text", hint),),
-        (
-            {"text": "Marie Curie was born in Warsaw and moved to Paris in 1891 ."},
-            {"text": "Google opened an office in Zurich , said Eric Schmidt on Monday ."},
-        ),
-        {"kinds": kinds},
-    )
-    fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
-    return Form(fields, make, (view,))
+    controls = (Field("text", "Text", hint),)
+    return _form(task, controls, samples, prepare, fields=fields, drawing={"kinds": kinds})
 
 
 def _questions(task: Any) -> Form:
-    def make(values: Values, where: str) -> Question:
+    def prepare(values: Values, where: str) -> Values:
         for name in ("question", "context"):
             if not values[name].strip():
                 raise UserError(f"{where}.{name} is empty.")
-        return Question.from_inputs(values, where, next(_numbers))
+        return values
 
     context = (
         "Marie Curie was born in Warsaw in 1867. She moved to Paris in 1891, studied physics and"
         " mathematics there, and won the Nobel Prize in Physics in 1903."
     )
     questions = ("Where was Marie Curie born?", "When did she move to Paris?")
+    samples = tuple({"context": context, "question": question} for question in questions)
     fields = Field("context", "Passage", rows=6), Field("question", "Question", rows=1)
-    view = View(
-        "Questions",
-        "The part of a passage that answers a question.",
-        fields,
-        tuple({"context": context, "question": question} for question in questions),
-    )
-    return Form(fields, make, (view,))
+    view = "Questions", "The part of a passage that answers a question."
+    return _form(task, fields, samples, prepare, view)
 
 
 def _choices(task: Any) -> Form:
-    def make(values: Values, where: str) -> ChoiceExample:
+    def prepare(values: Values, where: str) -> Values:
         endings = values["endings"]
         if not 2 <= len(endings) <= MAX_ENDINGS:
             raise UserError(
@@ -274,7 +259,7 @@ def _choices(task: Any) -> Form:
             )
         if not all(ending.strip() for ending in endings):
             raise UserError(f"{where}.endings has an empty text.")
-        return ChoiceExample.from_inputs(values, where, next(_numbers))
+        return values
 
     sample = {
         "context": "The cook puts the cake into the oven.",
@@ -286,8 +271,8 @@ def _choices(task: Any) -> Form:
         Field("start", "Beginning of the next sentence", rows=1, optional=True),
         Field("endings", "Endings", "one a line", rows=4, is_list=True),
     )
-    view = View("Endings", "Which of several endings continues a text.", fields, (sample,))
-    return Form(fields, make, (view,))
+    view = "Endings", "Which of several endings continues a text."
+    return _form(task, fields, (sample,), prepare, view)
 
 
 _FORMS: dict[type, Callable[[Any], Form]] = {

@@ -27,11 +27,6 @@ class Guard:
     """An ASGI application that passes requests on to another one, or refuses them."""
 
     def __init__(self, app: ASGIApp, rate: float, is_local: bool):
-        """Args:
-        app: the application that answers.
-        rate: requests a second of one client; 0: any number.
-        is_local: whether the server listens at a loopback address.
-        """
         self._app, self._limiter, self._is_local = app, RateLimiter(rate), is_local
         self._headers = {
             "Content-Security-Policy": f"{page_policy()}; frame-ancestors 'none'",
@@ -74,13 +69,10 @@ class Guard:
 class RateLimiter:
     """Counts the requests of each client, which has a bucket of 2 * `rate` tokens.
 
-    A request takes a token, and `rate` tokens a second flow back.
+    A request takes a token, and `rate` tokens a second flow back; 0: any number of requests.
     """
 
     def __init__(self, rate: float):
-        """Args:
-        rate: requests a second; 0: without a limit.
-        """
         self._rate = rate
         # Client -> when its bucket is full again.
         self._full: dict[str, float] = {}

@@ -31,8 +31,6 @@ def serve_page(
     """Returns the page.
 
     Args:
-      name: name of the workdir.
-      about: the model in a few words.
       views: (address of the API, view) in order; several may have the same address.
       missing: what the model cannot do, and why.
     """

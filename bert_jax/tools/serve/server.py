@@ -58,8 +58,6 @@ def serve(
     Args:
       service: warmed up.
       opened: result of `open_socket`.
-      max_waiting: requests that may wait for the model.
-      rate: requests a second of one client; 0: any number.
       announce: gets a line when the server listens, and one when all is done.
     """
     config = uvicorn.Config(

@@ -29,12 +29,7 @@ class Service:
     """
 
     def __init__(self, model: TrainedModel, top_k: int = 5):
-        """Finds out what the model can do.
-
-        Args:
-          model: the model, on the devices.
-          top_k: candidates for each mask.
-        """
+        """Finds out what the model can do."""
         folder, encoder = pathlib.Path(model.folder), model.encoder
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
@@ -59,11 +54,7 @@ class Service:
             self.missing[name] = str(error)
 
     def warm_up(self, report: Callable[[str], None]) -> None:
-        """Compiles all shapes that requests can need.
-
-        Args:
-          report: called with a line for each computation.
-        """
+        """Compiles all shapes that requests can need."""
         done = []
         for endpoint in self.endpoints:
             if endpoint.computation in done:

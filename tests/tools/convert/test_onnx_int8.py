@@ -88,7 +88,7 @@ def test_a_head_is_scored_as_by_our_predictor(make_workdir, tmp_path):
     (path := tmp_path / "dev.conll").write_text("\n".join(rows))
     model = bert_jax.load(workdir, dtype="float32")
     found = model.export("onnx", tmp_path / "out", int8=True, evaluate=path, max_loss=1.0)["int8"]
-    of_model = model._loaded.task
+    of_model = model.task
     examples = list(of_model.read(str(path), Counter(), labelled=True))
     score = of_model.score(examples, model.predict(examples))
     assert found["metric"] == next(iter(score)) == of_model.metrics[0]

@@ -144,13 +144,11 @@ def test_wandb_continues_one_run_without_a_connection(tmp_path, monkeypatch, cap
         assert found[name] == values
 
 
-@pytest.mark.parametrize("name", ["wandb", "mlflow"])
-def test_a_missing_package_is_named(name, monkeypatch):
+def test_a_missing_package_and_an_unknown_name_are_refused(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda module: None)
-    with pytest.raises(ValueError, match=f"--trackers={name} needs a package: pip install"):
-        make_trackers(name, print)
-
-
-def test_an_unknown_tracker_is_refused():
-    with pytest.raises(ValueError, match="Unknown tracker 'tensorboard'. Available: wandb, mlflow"):
-        make_trackers("tensorboard", print)
+    for name, message in (
+        ("mlflow", "--trackers=mlflow needs a package: pip install"),
+        ("tensorboard", "Unknown tracker 'tensorboard'. Available: wandb, mlflow"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make_trackers(name, print)

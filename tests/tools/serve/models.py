@@ -8,7 +8,6 @@ import pytest
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import parse
-from bert_jax.config.task import default_config
 from bert_jax.text.gpt_vocabulary import pack
 from configs import elmo, gpt
 from tests import tiny
@@ -29,43 +28,18 @@ MODELS: dict[str, tuple[tuple[str, dict[str, Any]], str, list[dict[str, Any]]]] 
         [{"text_a": "the [MASK] is [MASK]"}, {"text_a": "[MASK] is", "text_b": "the list ."}],
     ),
     "unpaired": (("fast:tiny", {}), "jsonl", [{"text_a": "the [MASK] is [MASK]"}]),
-    "left_to_right": (
-        ("left_to_right", {"phases": ((60, 1.0),), "model__max_position_embeddings": 60}),
-        "jsonl",
-        TEXT_INPUTS,
-    ),
     "classes": (("classification", {}), "txt", TEXT_INPUTS),
     "pairs": (("classification", {"task__text_b": "text_b"}), "jsonl", PAIRS),
-    "value": (
-        (
-            "classification",
-            {
-                "task__problem_type": "regression",
-                "metrics": ("pearson",),
-                "checkpoint__best_metric": "pearson",
-            },
-        ),
-        "txt",
-        TEXT_INPUTS,
-    ),
     "windows": (
         ("classification", {"task__long_texts": "windows", "task__stride": 9}),
         "txt",
         [*TEXT_INPUTS, {"text_a": LONG}],
     ),
     "tags": (("tagging", {}), "txt", WORDS),
-    "votes": (
-        ("tagging", {"task__subwords": "max", "task__overlap": "vote", "task__stride": 5}),
-        "txt",
-        [*WORDS, {"text": LONG}],
-    ),
-    "context": (("tagging", {"task__document_context": True}), "txt", WORDS),
     "questions": (("span", {}), "json", [QUESTION, {**QUESTION, "question": "naive"}]),
     "endings": (("multiple_choice", {}), "jsonl", [CHOICE, {**CHOICE, "context": "naive"}]),
-    "gpt": (("gpt text", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An unseen"}]),
-    "gpt_pairs": (("gpt classification", {"task.text_b": "text_b"}), "jsonl", PAIRS),
-    "elmo": (("elmo text", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An un"}]),
-    "elmo_tags": (("elmo tagging", {}), "txt", WORDS),
+    "gpt": (("", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An unseen"}]),
+    "elmo": (("", {}), "jsonl", [{"text_a": "The list is naive."}, {"text_a": "An un"}]),
 }
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz,."
@@ -95,46 +69,32 @@ def write(path, inputs: list[dict[str, Any]]) -> None:
 def make_model(make_run, name: str) -> tuple[RunConfig, str]:
     """Returns the configuration and the workdir of a row of MODELS."""
     (config_name, changes), _, _ = MODELS[name]
-    program, _, task = config_name.partition(" ")
-    if not task:
-        return make_run(config_name, **changes)
-    labels = () if task == "tagging" else ("bad", "good")
-    if program == "gpt":
-        return make_run(_gpt_config(task, changes), labels, _gpt_vocabulary())
-    words = "".join(f"{word}\n" for word in _ELMO_WORDS).encode()
-    return make_run(_elmo_config(task), labels, ("vocab.txt", words))
+    if name == "gpt":
+        return make_gpt(make_run)
+    if name == "elmo":
+        words = "".join(f"{word}\n" for word in _ELMO_WORDS).encode()
+        return make_run(_elmo_config(), (), ("vocab.txt", words))
+    return make_run(config_name, **changes)
 
 
-def make_gpt(make_run, positions: int) -> tuple[RunConfig, str]:
+def make_gpt(make_run, positions: int = 48) -> tuple[RunConfig, str]:
     """Returns the configuration and the workdir of a language model."""
-    return make_run(_gpt_config("text", {}, positions), (), _gpt_vocabulary())
-
-
-def _gpt_config(task: str, changes: dict[str, Any], positions: int = 48) -> RunConfig:
-    sizes = tiny.SIZES | {"vocab_size": len(_PIECES) + 3, "max_position_embeddings": positions}
-    return _small(task, parse(gpt.get_config("tiny")), sizes).replace(changes)
-
-
-def _gpt_vocabulary() -> tuple[str, bytes]:
     for package in ("ftfy", "spacy"):
         pytest.importorskip(package, reason="needs the extra gpt")
+    sizes = tiny.SIZES | {"vocab_size": len(_PIECES) + 3, "max_position_embeddings": positions}
     pieces = json.dumps({piece: i for i, piece in enumerate(_PIECES)}).encode()
-    return "vocab.gpt", pack(pieces, _MERGES.encode(), "vocab.gpt")
+    vocabulary = "vocab.gpt", pack(pieces, _MERGES.encode(), "vocab.gpt")
+    return make_run(_small(parse(gpt.get_config("tiny")), sizes), (), vocabulary)
 
 
-def _elmo_config(task: str) -> RunConfig:
+def _elmo_config() -> RunConfig:
     sizes = {"vocab_size": len(_ELMO_WORDS), "hidden_size": 8, "cell_size": 6, "num_layers": 2}
     sizes |= {"filters": ((1, 3), (2, 4)), "max_position_embeddings": 48}
-    config = _small(task, parse(elmo.get_config("small")), sizes)
     # There are fewer words than `sampled` would draw.
-    return config.replace({"task.softmax": "full"}) if task == "text" else config
+    return _small(parse(elmo.get_config("small")), sizes).replace({"task.softmax": "full"})
 
 
-def _small(task: str, pretraining: RunConfig, sizes: dict[str, Any]) -> RunConfig:
-    """Returns the configuration of a task with the encoder of a pre-training, made small."""
-    config = pretraining if task == "text" else default_config(task)
+def _small(config: RunConfig, sizes: dict[str, Any]) -> RunConfig:
+    """Returns the configuration of a pre-training with a small encoder."""
     values = {"prng_impl": tiny.PRNG_IMPL} | tiny.rows_of(config, sizes["max_position_embeddings"])
-    if task != "text":
-        values |= {"data.bucket_lengths": (24,), "data.lowercase": pretraining.data.lowercase}
-        values |= {"task.pool": "last", "task.pooler": False} if config.task.POOLS else {}
-    return config.replace(values, model=dataclasses.replace(pretraining.model, **sizes))
+    return config.replace(values, model=dataclasses.replace(config.model, **sizes))

@@ -130,6 +130,6 @@ def test_a_rate_is_that_of_each_client(monkeypatch):
     now[0] = 100.0
     assert [limiter.wait_for("a") > 0 for _ in range(5)] == [False] * 4 + [True]
     assert not any(RateLimiter(0).wait_for("a") for _ in range(1000))
-    for client in range(30_000):
-        assert limiter.wait_for(str(client)) == 0.0
+    for client in range(10_100):
+        limiter.wait_for(str(client))
     assert len(limiter._full) <= 10_000

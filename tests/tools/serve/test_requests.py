@@ -32,19 +32,6 @@ def parse(body, **sizes):
     )
 
 
-def test_inputs():
-    value = [
-        {"text_b": "c", "text_a": "b"},
-        "a",
-        {"text_a": "", "text_b": None, "words": ["a", "b"]},
-    ]
-    assert parse({"inputs": value}) == [
-        {"text_a": "b", "text_b": "c"},
-        {"text_a": "a"},
-        {"text_a": "", "words": ("a", "b")},
-    ]
-
-
 @pytest.mark.parametrize(
     "body, message",
     [
@@ -55,9 +42,7 @@ def test_inputs():
         ([], 'The body is [], and must be {"inputs": [...]}.'),
         ({"input": []}, 'The body is {"input": []}, and must be'),
         ({"inputs": [], "x": 1}, 'The body is {"inputs": [], "x": 1}, and must be'),
-        ({"inputs": "a" * 99}, f'The body is {{"inputs": "{"a" * 28}..., and must be'),
         ({"inputs": []}, "`inputs` has 0 elements; allowed: 1 to 32."),
-        ({"inputs": ["a"] * 33}, "`inputs` has 33 elements; allowed: 1 to 32."),
         ({"inputs": ["a", 1]}, f"inputs[1] is 1, and must be {ITEM}"),
         (
             {"inputs": [{"\ud800": "a"}]},
@@ -119,35 +104,25 @@ def refused(response, status, message):
 
 
 @pytest.mark.parametrize(
-    "name, inputs, message",
+    "model, name, inputs, message",
     [
-        ("predict", ["the list"], "inputs[0] has no [MASK], and no `text_b` to compare"),
-        ("predict", ["[MASK] " * 9], "inputs[0] has 9 [MASK]; at most 8 are allowed."),
-        ("predict", ["[MASK]", "[MASK]" + " the" * 60], "inputs[1] has 63 tokens, special"),
-        ("attention", ["the " * 60], "inputs[0] has 62 tokens, special ones included, and the"),
-        ("attention", [""], "inputs[0] has no words."),
-        ("encode", ["the " * 60], "inputs[0] has 62 tokens"),
+        ("masks", "predict", ["the list"], "inputs[0] has no [MASK], and no `text_b` to compare"),
+        ("masks", "predict", ["[MASK] " * 9], "inputs[0] has 9 [MASK]; at most 8 are allowed."),
+        ("masks", "predict", ["[MASK]", "[MASK]" + " the" * 60], "inputs[1] has 63 tokens"),
+        ("masks", "attention", ["the " * 60], "inputs[0] has 62 tokens, special ones included"),
+        ("masks", "attention", [""], "inputs[0] has no words."),
+        ("unpaired", "predict", [{"text_a": "a", "text_b": "b"}], "inputs[0] has no [MASK]."),
+        ("tags", "predict", [{"text": "a", "words": ["a"]}], "inputs[0] needs either `text` or"),
+        ("tags", "predict", [" "], "inputs[0] has no words."),
+        ("questions", "predict", [{"question": " ", "context": "a"}], "inputs[0].question is emp"),
+        ("endings", "predict", [{"context": "a", "endings": ["b"]}], "inputs[0].endings has 1 el"),
+        ("endings", "predict", [{"context": "a", "endings": ["b", ""]}], "inputs[0].endings has "),
+        ("classes", "predict", [{"text_a": "a", "text_b": "b"}], "inputs[0]: unknown field "),
     ],
 )
-def test_what_a_model_cannot_take_is_refused(name, inputs, message, client):
+def test_what_a_model_cannot_take_is_refused(model, name, inputs, message, models):
+    client = client_of(models(model)[2])
     refused(client.post(f"/api/{name}", json={"inputs": inputs}), 400, message)
-
-
-@pytest.mark.parametrize(
-    "name, inputs, message",
-    [
-        ("unpaired", {"text_a": "a", "text_b": "b"}, "inputs[0] has no [MASK]."),
-        ("tags", {"text": "a", "words": ["a"]}, "inputs[0] needs either `text` or `words`."),
-        ("tags", " ", "inputs[0] has no words."),
-        ("questions", {"question": " ", "context": "a"}, "inputs[0].question is empty."),
-        ("endings", {"context": "a", "endings": ["b"]}, "inputs[0].endings has 1 elem"),
-        ("endings", {"context": "a", "endings": ["b", ""]}, "inputs[0].endings has an"),
-        ("classes", {"text_a": "a", "text_b": "b"}, 'inputs[0]: unknown field "text_b"'),
-    ],
-)
-def test_what_a_task_cannot_take_is_refused(name, inputs, message, models):
-    response = client_of(models(name)[2]).post("/api/predict", json={"inputs": [inputs]})
-    refused(response, 400, message)
 
 
 def test_addresses_methods_and_types(client):

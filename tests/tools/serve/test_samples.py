@@ -49,11 +49,11 @@ def test_short_texts_of_different_lengths_are_chosen(tmp_path):
     assert len(lengths) == 3 and lengths == sorted(lengths) and lengths[-1] < 600
 
 
-@pytest.mark.parametrize("content", [None, "another\n", b"\0\0\0"])
+@pytest.mark.parametrize("content", [None, b"another\n"])
 def test_without_the_file_the_samples_stay(content, tmp_path):
     path = tmp_path / "dev.tsv"
     if content is not None:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        path.write_bytes(content)
     form, found = make_form("classification", path)
     assert found.views == form.views
 
