@@ -9,6 +9,7 @@ from bert_jax.models.bert import Bert
 from bert_jax.models.reading import PooledHeadConfig, ScalarMix
 from bert_jax.models.task_heads import ClassificationModel, MultipleChoiceModel, SpanModel
 from tests.models.small import apply, make_batch, make_config, random_params
+from tests.models.test_bilstm import Module, run
 
 CLASSES = 3
 
@@ -29,8 +30,10 @@ def mixed(weights, gamma, states, is_token, layer_norm):
     return gamma * total
 
 
-@pytest.mark.parametrize("layer_norm", [False, True])
-@pytest.mark.parametrize("layers", ["scalar_mix", "mix_last_4", "mix_with_embeddings"])
+@pytest.mark.parametrize(
+    ("layers", "layer_norm"),
+    [("scalar_mix", True), ("mix_last_4", False), ("mix_with_embeddings", True)],
+)
 def test_a_mix_is_that_of_bilm_tf(layers, layer_norm):
     rng = np.random.default_rng(0)
     scales = 10.0 ** np.array([0, 2, -1, 1, 0.5, 3])[:, None, None, None]
@@ -64,27 +67,10 @@ def test_a_mix_starts_with_equal_weights_and_is_finite_without_tokens():
 # ------------------------------------------------------------------ the parts of a head, composed
 
 
-def lstm(x, params):
-    """float[words, features] -> float[words, size], word by word (Hochreiter & Schmidhuber)."""
-    size = params["hi"]["kernel"].shape[0]
-    h, c, outputs = np.zeros(size), np.zeros(size), []
-    sigmoid = lambda z: 1 / (1 + np.exp(-z))  # noqa: E731
-    for word in x:
-        gate = {
-            name: word @ params["i" + name]["kernel"]
-            + h @ params["h" + name]["kernel"]
-            + params["h" + name]["bias"]
-            for name in "ifgo"
-        }
-        c = sigmoid(gate["f"]) * c + sigmoid(gate["i"]) * np.tanh(gate["g"])
-        h = sigmoid(gate["o"]) * np.tanh(c)
-        outputs.append(h)
-    return np.array(outputs)
-
-
 def both_directions(x, params):
-    forward, backward = (params[f"lstm_0_{name}"] for name in ("forward", "backward"))
-    return np.concatenate([lstm(x, forward), lstm(x[::-1], backward)[::-1]], -1)
+    """float[words, features] -> float[words, 2 * size]; test_bilstm compares it with torch's."""
+    gates = {name: params[name] for name in ("lstm_0_forward", "lstm_0_backward")}
+    return np.asarray(run(Module(layers=1), gates, np.float32(x)[None], np.array([len(x)])))[0]
 
 
 POOL = {
@@ -98,11 +84,9 @@ POOL = {
 @pytest.mark.parametrize(
     "head",
     [
-        PooledHeadConfig(pool="last", pooler=False),
         PooledHeadConfig(pool="mean"),
-        PooledHeadConfig(pool="max", layers="sum_last_4"),
         PooledHeadConfig(pool="cls", layers="concat_last_4", frozen=True),
-        PooledHeadConfig(pool="last", head="bilstm", lstm_size=5, lstm_layers=1),
+        PooledHeadConfig(pool="last", layers="sum_last_4", pooler=False),
         PooledHeadConfig(
             pool="max", head="bilstm", layers="mix_last_4", lstm_size=5, lstm_layers=1, frozen=True
         ),
@@ -187,7 +171,7 @@ def test_the_head_has_its_own_rate_of_dropout():
         num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0, hidden_size=200
     )
     batch = make_batch(config, batch=1)
-    for rate, expected in ((-1.0, 0.0), (0.5, 0.5), (0.1, 0.1)):
+    for rate, expected in ((-1.0, 0.0), (0.5, 0.5)):
         model = ClassificationModel(config, 1, PooledHeadConfig(dropout_rate=rate, pooler=False))
         params = random_params(model, batch)
 

@@ -88,11 +88,11 @@ def test_padding_does_not_leak_into_tags(tagged_batch, head):
     np.testing.assert_array_equal(longer[:, : is_word.shape[1]][is_word], answers[0][is_word])
 
 
-@pytest.mark.parametrize("kind", [ClassificationModel, SpanModel, MultipleChoiceModel])
+@pytest.mark.parametrize("kind", [SpanModel, MultipleChoiceModel])
 def test_padding_does_not_leak_into_answers(kind):
     config = make_config(num_layers=1)
     batch = make_batch(config, seq=SEQ, batch=4)
-    model = kind(config, NUM_CLASSES) if kind is ClassificationModel else kind(config)
+    model = kind(config)
     longer, other = pad(batch, 8), garbage(batch, np.random.default_rng(2))
     labels, weights = np.array([1, 2, 0, 1]), np.array([1, 1, 1, 0], np.float32)
     if kind is MultipleChoiceModel:

@@ -167,10 +167,8 @@ def backward_of(pattern, max_examples, heads, window=0):
 @pytest.mark.parametrize(
     ("pattern", "max_examples", "expected"),
     [
-        ("bidirectional", 1, "Softmax"),
         ("bidirectional", 3, "Softmax"),
         ("causal", 1, "Softmax"),
-        ("causal", 3, "Softmax"),
         ("window", 1, "ScaleBiasSoftmax"),
         ("bidirectional", 0, "ScaleBiasSoftmax"),  # nobody knows how many examples there are
     ],
@@ -197,11 +195,8 @@ def test_gpus_before_hopper_get_a_mask_for_rows_of_several_examples(heads, hoppe
 FIELDS = dict(attention="cudnn", attention_dropout_rate=0.0, dtype="bfloat16")
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"remat": True}, {"last_layer_predicted_only": True}], ids=str
-)
-def test_a_training_step_of_bert_has_no_bias(changes, hopper):
-    config = make_config(**FIELDS, **changes)
+def test_a_training_step_of_bert_has_no_bias(hopper):
+    config = make_config(**FIELDS, remat=True, last_layer_predicted_only=True)
     batch = make_batch(config)
     model = PreTrainingModel(config, next_sentence=True)
 

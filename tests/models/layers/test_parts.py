@@ -1,4 +1,4 @@
-"""The parts by themselves: dropout, matrix product, layer norm, feed-forward network, GELU."""
+"""The parts by themselves: dropout, matrix product, layer norm."""
 
 import functools
 import itertools
@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec
 
 from bert_jax.devices import sharding
 from bert_jax.models.layers.cpu import matmul, rounded_matmul, word_logits
-from bert_jax.models.layers.dense import activate
 from bert_jax.models.layers.dropout import Dropout, hashed_bits, random_bits
 from bert_jax.models.layers.norm import layer_norm
 from tests.models.small import make_config
@@ -27,7 +26,12 @@ def drop(x, rate=0.1, seed=0, prng_impl="threefry4x32"):
 
 @pytest.mark.parametrize("prng_impl", GENERATORS)
 def test_dropout_drops_its_fraction_and_keeps_the_mean(prng_impl):
-    y = np.asarray(drop(jnp.ones((64, 100, 100)), prng_impl=prng_impl))
+    y, again, other = (
+        np.asarray(drop(jnp.ones((64, 100, 100)), seed=seed, prng_impl=prng_impl))
+        for seed in (0, 0, 1)
+    )
+    np.testing.assert_array_equal(y, again)
+    assert (y != other).any()
     dropped = y == 0
     assert dropped.mean() == pytest.approx(0.1, abs=5 * math.sqrt(0.09 / y.size))
     np.testing.assert_allclose(y[~dropped], 1 / 0.9, rtol=1e-6)
@@ -39,15 +43,7 @@ def test_dropout_drops_its_fraction_and_keeps_the_mean(prng_impl):
         assert both.mean() == pytest.approx(0.01, abs=6 * math.sqrt(0.01 / both.size))
 
 
-@pytest.mark.parametrize("prng_impl", GENERATORS)
-def test_dropout_depends_on_the_key_alone(prng_impl):
-    x = jnp.ones((4, 50))
-    first, again, other = (drop(x, seed=s, prng_impl=prng_impl) for s in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
-
-
-@pytest.mark.parametrize("prng_impl", GENERATORS)
+@pytest.mark.parametrize("prng_impl", ["threefry4x32", "mulxor"])
 @pytest.mark.parametrize("shape", [(3, 12, 5), (2, 3, 6, 7), (2, 7, 5), (8, 5)], ids=str)
 def test_masks_that_are_drawn_in_parts_have_the_bits_of_the_whole(shape, prng_impl):
     """The lengths 12, 6 and 7 are drawn in four, two and one parts."""
@@ -130,16 +126,11 @@ def test_values_that_mulxor_drops_are_independent(dropped_by_hash):
         assert abs((of_rows**2).mean() - 1) < 5 * math.sqrt(2.2 / len(of_rows))
 
 
-def test_the_gradient_of_dropout_passes_what_was_kept():
+def test_the_gradient_of_dropout_passes_what_was_kept_and_there_is_none_without():
     x = jnp.linspace(1, 2, 200)
+    np.testing.assert_array_equal(Dropout(0.5).apply({}, x, deterministic=True), x)
     y, gradient = jax.vjp(drop, x)
     np.testing.assert_allclose(gradient(jnp.ones(200))[0], y / x, rtol=1e-6)
-
-
-def test_no_dropout_when_deterministic_or_the_rate_is_0():
-    x = jnp.arange(10.0)
-    np.testing.assert_array_equal(Dropout(0.5).apply({}, x, deterministic=True), x)
-    np.testing.assert_array_equal(drop(x, rate=0.0), x)
 
 
 def test_the_matrix_product_has_the_gradient_of_the_plain_one():
@@ -211,16 +202,3 @@ def test_layer_norm_computes_in_float32_for_bfloat16():
     exact = np.asarray(x, np.float64)
     expected = (exact - exact.mean(-1, keepdims=True)) / exact.std(-1, keepdims=True)
     np.testing.assert_allclose(np.asarray(ours, np.float64), expected, rtol=2**-8, atol=1e-4)
-
-
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh"])
-def test_both_forms_of_gelu(activation):
-    x = np.linspace(-8, 8, 1001)
-    ours = activate(make_config(activation=activation), jnp.asarray(x, jnp.float32))
-    np.testing.assert_allclose(ours, gelu(x, activation), atol=2e-6)
-
-
-def gelu(x, activation):
-    if activation == "gelu":
-        return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
-    return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
