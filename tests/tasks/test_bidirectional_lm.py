@@ -169,25 +169,6 @@ def test_words_are_sampled_while_training_only_and_by_the_key():
     assert all(len(set(x)) == 4 and max(x) < SIZE for x in ids)
 
 
-def test_states_are_carried_and_begin_with_zeros():
-    task = make_task()
-    apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
-    first, second = make_batch(0, padded=False), make_batch(1, padded=False)
-    zeros = task.make_model().init_carry(ROWS)
-    jax.tree.map(lambda x: np.testing.assert_array_equal(x, 0), zeros)
-    without = apply({"params": make_params()}, first)
-    begun = apply({"params": make_params()}, first | {"carry": zeros})
-    np.testing.assert_array_equal(without.forward.features, begun.forward.features)
-    after = apply({"params": make_params()}, second | {"carry": begun.carry})
-    together = {name: np.concatenate([first[name], second[name]], axis=1) for name in first}
-    whole = apply({"params": make_params()}, together)
-    for name in ("forward", "backward"):
-        parts = [getattr(outputs, name).features for outputs in (begun, after)]
-        expected = getattr(whole, name).features
-        np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.carry, whole.carry)
-
-
 def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
     outputs = (
         make_task().make_model().apply({"params": make_params()}, make_batch(), deterministic=True)
@@ -271,25 +252,6 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
     assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
 
 
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"task.softmax": "half"}, "config.task.softmax='half' must be one of full, sampled."),
-        ({"metrics": ("f1",)}, f"config.metrics: 'f1' is none of {', '.join(METRICS)}."),
-    ],
-)
-def test_settings_that_do_not_exist_are_refused(changes, message):
-    with pytest.raises(ValueError) as raised:
-        make_data(**changes)
-    assert str(raised.value) == message
-
-
-def test_the_encoder_carries_a_state():
-    model = make_model(next_sentence=False)
-    with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
-        default_config("bidirectional_lm").replace({}, model=model)
-
-
 def test_a_sample_has_fewer_words_than_the_vocabulary():
     data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE})
     message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
@@ -298,17 +260,6 @@ def test_a_sample_has_fewer_words_than_the_vocabulary():
     data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE - 1})
     assert data.bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
     assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0
-
-
-@pytest.mark.parametrize(
-    "task, segments, needed",
-    [("bidirectional_lm", "pairs", "needs"), ("pretraining", "stream", "cannot read")],
-)
-def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
-    changes = {"data.segments": segments, "model.next_sentence": False}
-    message = f"task.name='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
-    with pytest.raises(ValueError, match=message):
-        default_config(task).replace(changes)
 
 
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:
@@ -330,24 +281,6 @@ def test_sampled_words_must_be_sorted_by_frequency():
     sampled.check_rows(make_rows(SIZE, 2.1))  # pyright: ignore[reportArgumentType]
 
 
-def test_data_for_another_number_of_words_are_refused():
-    message = r"DATA were prepared to predict 8 words, not 9: set config.model.vocab_size=8, or"
-    with pytest.raises(ValueError, match=message):
-        make_data().check_rows(make_rows(8, 1.0))  # pyright: ignore[reportArgumentType]
-
-
-def test_a_pair_of_texts_is_refused():
-    with pytest.raises(ValueError, match="line 3 is a pair, and a bidirectional language model"):
-        make_data().check_example(Text("a", "b", "texts.txt, line 3"), TOKENIZER, MODEL)
-    make_data().check_example(Text("a"), TOKENIZER, MODEL)
-
-
-def test_an_import_without_a_softmax_gives_no_probabilities():
-    with pytest.raises(ValueError, match="DIR were imported without a softmax: they give features"):
-        make_data().check_trained(["softmax/kernel"], "DIR")
-    make_data().check_trained(["elmo/x"], "DIR")
-
-
 def test_the_softmax_and_the_states_are_split_over_the_mesh():
     mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
     task, tx = make_task(), optax.sgd(0.1)
@@ -357,3 +290,35 @@ def test_the_softmax_and_the_states_are_split_over_the_mesh():
     for leaf in jax.tree.leaves(state.carry):
         assert leaf.shape[0] == 8 and leaf.sharding.spec == PartitionSpec(("data", "fsdp"))
     assert len(jax.tree.leaves(state.carry)) == 8  # cell and output, 2 layers, 2 directions
+
+
+def refused(**changes):
+    return lambda: make_data(**{name.replace("__", "."): x for name, x in changes.items()})
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (refused(metrics=("f1",)), "'f1' is none of "),
+        (refused(data__segments="pairs"), "'bidirectional_lm' needs config.data.segments='stream'"),
+        (
+            lambda: default_config("pretraining").replace(
+                {"data.segments": "stream", "model.next_sentence": False}
+            ),
+            "'pretraining' cannot read config.data.segments='stream'",
+        ),
+        (
+            lambda: default_config("bidirectional_lm").replace({}, model=make_model()),
+            "a state in both directions, such as .*, not 'bert'",
+        ),
+        (lambda: make_data().check_rows(make_rows(8, 1.0)), "prepared to predict 8 words, not 9"),
+        (
+            lambda: make_data().check_example(Text("a", "b", "x, line 3"), TOKENIZER, MODEL),
+            "line 3 is a pair, and",
+        ),
+        (lambda: make_data().check_trained(["softmax/kernel"], "DIR"), "DIR were imported without"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()

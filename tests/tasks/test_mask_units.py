@@ -77,7 +77,10 @@ WEIGHTS = (1.0, 2.0, 0.25, 0.0)
 
 @pytest.mark.parametrize("weights", [(1.0,) * 4, WEIGHTS], ids=["equal", "weighted"])
 def test_the_units_are_those_that_a_plain_loop_takes(weights):
-    """From the same random bits, by the keys -log(1 - u) / weight in double precision."""
+    """From the same random bits, by the keys -log(1 - u) / weight in double precision.
+
+    The first unit is thus drawn in proportion to its weight (Efraimidis & Spirakis 2006).
+    """
     rows, key = make_rows(200, 64), jax.random.key(7)
     chosen = chosen_of(mask(key, rows, make_rule(weights)))
     bits = np.asarray(jax.random.bits(jax.random.split(key, 4)[0], rows["input_ids"].shape))
@@ -88,36 +91,6 @@ def test_the_units_are_those_that_a_plain_loop_takes(weights):
         expected = np.zeros(64, bool)
         expected[choose_in_turn(units, keys, count)] = True
         np.testing.assert_array_equal(chosen[row], expected)
-
-
-def one_row(units, trials):
-    """`trials` copies of a row whose tokens have these numbers in mask_units."""
-    ids = [CLS, *range(FIRST_WORD, FIRST_WORD + len(units)), SEP]
-    return {
-        "input_ids": np.tile(np.array(ids, np.int32), (trials, 1)),
-        "example_ids": np.ones((trials, len(ids)), np.int32),
-        "cls_positions": np.zeros((trials, 1), np.int32),
-        "mask_units": np.tile(np.array([0, *units, 0], np.int8), (trials, 1)),
-    }
-
-
-def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
-    """With one prediction only the units of one token fit: P = weight / sum of their weights."""
-    trials, weights = 40_000, (1.0, 1.0, 3.0, 0.5)
-    rows = one_row([1, 3, 2, 4, 4, 0, 1], trials)
-    rule = make_rule(weights, max_predictions=1)
-    shares = chosen_of(mask(jax.random.key(0), rows, rule))[:, 1:-1].mean(0)
-    # Unit 4 0 has two tokens and does not fit.
-    expected = np.array([1, 3, 1, 0.5, 0, 0, 1]) / 6.5
-    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / trials))
-    assert shares[4:6].sum() == 0
-
-
-def test_units_of_weight_0_are_never_masked_even_if_nothing_else_is_left():
-    rows = one_row([3, 3, 0, 3], 100)
-    masked = mask(jax.random.key(0), rows, make_rule((1.0, 1.0, 0.0)))
-    assert not np.asarray(masked["masked_lm_weights"]).any()
-    np.testing.assert_array_equal(masked["input_ids"], rows["input_ids"])
 
 
 def test_phrases_of_a_packed_row_fill_the_budget_of_their_example():
