@@ -15,52 +15,27 @@ from bert_jax.config.task import default_config
         ({"steps": 0}, "config.steps=0 must be above 0."),
         ({"seed": -1}, "config.seed=-1 must be at least 0."),
         ({"optimizer.learning_rate": float("nan")}, "learning_rate=nan is not a finite number."),
-        (
-            {"model.dropout_rate": 1.0},
-            "dropout_rate=1.0 must be at least 0 and below 1.",
-        ),
-        (
-            {"mesh.data": 0},
-            "config.mesh.data=0 must be at least 1, or -1 for all remaining devices.",
-        ),
-        (
-            {"dtype": "float16"},
-            "config.dtype='float16' must be one of float32, bfloat16, bfloat16_products.",
-        ),
-        (
-            {"checkpoint.best_metric": "f1"},
-            "best_metric='f1' must be one of loss,",
-        ),
-        (
-            {"epochs": 1.0, "tokens": 5},
-            "config.epochs and config.tokens both give the length of training: set one of them.",
-        ),
+        ({"model.dropout_rate": 1.0}, "dropout_rate=1.0 must be at least 0 and below 1."),
+        ({"mesh.data": 0}, "mesh.data=0 must be at least 1, or -1 for all remaining devices."),
+        ({"dtype": "float16"}, "dtype='float16' must be one of float32, bfloat16, bfloat16_pr"),
+        ({"checkpoint.best_metric": "f1"}, "best_metric='f1' must be one of loss,"),
+        ({"epochs": 1.0, "tokens": 5}, "config.epochs and config.tokens both give the length"),
         ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
-        (
-            {"optimizer.phase_schedules": ((1e-3, 0.1),)},
-            "phase_schedules=((0.001, 0.1),) is not a pair of a",
-        ),
-        (
-            {"phases": ((1024, 1.0),)},
-            "config.phases has a sequence length of 1024, above",
-        ),
-        ({"phases": ((4, 1.0),)}, "config.phases=((4, 1.0),) has a sequence length below 8"),
+        ({"optimizer.phase_schedules": ((1e-3, 0.1),)}, "is not a pair of a"),
+        ({"phases": ((1024, 1.0),)}, "has a sequence length of 1024, above"),
+        ({"phases": ((4, 1.0),)}, "has a sequence length below 8"),
         (
             {"model.attention": "cudnn", "model.attention_dropout_rate": 0.0},
-            "config.model.attention='cudnn' needs config.dtype='bfloat16', not 'float32'",
+            "attention='cudnn' needs config.dtype='bfloat16', not 'float32'",
         ),
-        (
-            {"data.segments": "full_sentences"},
-            "config.model.next_sentence=True needs config.data.segments='pairs', not"
-            " 'full_sentences'",
-        ),
+        ({"data.segments": "full_sentences"}, "next_sentence=True needs config.data.segments="),
         (
             {"model.next_sentence": False, "checkpoint.best_metric": "next_sentence_loss"},
-            "config.checkpoint.best_metric='next_sentence_loss' is not measured",
+            "best_metric='next_sentence_loss' is not measured",
         ),
         (
             {"data.mode": "static", "phases": ((128, 0.5, 0, 20), (128, 0.5))},
-            "config.phases has sequences of 128 tokens with 20 and with 19 predictions",
+            "has sequences of 128 tokens with 20 and with 19 predictions",
         ),
     ],
 )
@@ -96,12 +71,6 @@ def test_the_metrics_of_a_task_on_a_corpus_are_those_of_its_configuration(metric
         config.replace({"checkpoint.best_metric": "masked_lm_loss"})
 
 
-@pytest.mark.parametrize("value", [-3.5, 0.0, 2.0])
-def test_a_threshold_may_have_any_sign(value):
-    config = default_config("span").replace({"task.null_threshold": value})
-    assert config.task.null_threshold == value
-
-
 @pytest.mark.parametrize(
     "change, message",
     [
@@ -112,9 +81,7 @@ def test_a_threshold_may_have_any_sign(value):
             lambda values: values.update(stpes=3),
             "config.stpes does not exist: did you mean 'steps'?",
         ),
-        (lambda values: values["eval"].update(x=3), "config.eval.x does not exist."),
         (lambda values: values["model"].update(name="gru"), "config.model.name='gru' must be one"),
-        (lambda values: values.update(steps="3"), "config.steps='3' must be of type int."),
         (lambda values: values.update(steps=1 << 63), "is not a finite number."),
         (lambda values: values.update(phases="x"), "config.phases='x' must be of type tuple."),
         (lambda values: values["data"].update(lowercase=1), "lowercase=1 must be of type bool."),
@@ -172,16 +139,6 @@ def test_values_of_other_groups_are_set_where_they_are_needed(make_config):
     assert config.data.vocab_size == 100
     assert (config.optimizer.encoder, config.optimizer.phase_shares) == ("bert", (0.5, 0.3, 0.2))
     assert not {"model.dtype", "data.vocab_size", "optimizer.encoder"} & config.fields().keys()
-
-
-@pytest.mark.parametrize("route", [lambda config: config, lambda config: parse(config.to_dict())])
-def test_cudnn_computes_attention_in_bfloat16(route, make_config):
-    changes = {"model.attention": "cudnn", "model.attention_dropout_rate": 0.0}
-    assert route(make_config(dtype="bfloat16", **changes)).model.attention == "cudnn"
-
-
-def test_labelled_examples_are_not_a_corpus():
-    assert [config.has_corpus for config in ALL] == [True] * 3 + [False] * 5
 
 
 def test_data_is_in_the_folder_of_the_run_by_default(make_config):
