@@ -10,7 +10,7 @@ import pytest
 
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten, unflatten
-from bert_jax.models.elmo import Elmo, ElmoConfig, flops_per_token
+from bert_jax.models.elmo import Elmo, ElmoConfig
 from tests.models import elmo_numpy
 from tests.models.small import apply, assert_close, parameter_count
 from tests.tiny import PRNG_IMPL
@@ -96,21 +96,6 @@ def test_all_layers_are_those_of_bilm_tf(weights, params, skip):
         expected, _ = elmo_numpy.encode(weights, words, 2, clip=0.9, skip=skip)
         for got, want in zip(encoded.all_hidden, expected, strict=True):
             np.testing.assert_allclose(got[row, :length], want, atol=2e-5)
-
-
-def test_tanh_filters_and_no_projections_are_those_of_bilm_tf():
-    sizes = SIZES | dict(features=12, cells=12, num_layers=1, highways=0)
-    weights = elmo_numpy.random_weights(np.random.default_rng(2), **sizes)
-    config = make_elmo_config(
-        hidden_size=24, cell_size=12, num_layers=1, highway_layers=0, cnn_activation="tanh"
-    )
-    batch = make_ids(np.random.default_rng(3), (5,), 5)
-    encoded = encode(config, to_params(weights), batch)
-    words = np.array(
-        [elmo_numpy.word_vector(weights, ids, np.tanh) for ids in batch["character_ids"][0]]
-    )
-    (_, expected), _ = elmo_numpy.encode(weights, words, 1)
-    np.testing.assert_allclose(encoded.hidden[0], expected, atol=2e-5)
 
 
 def test_the_parameters_of_a_new_encoder_have_the_names_and_shapes_of_the_numpy_weights(params):
@@ -212,16 +197,6 @@ def test_words_from_a_table_of_embeddings():
     np.testing.assert_array_equal(words, np.concatenate([table[ids[0]]] * 2, axis=1))
 
 
-def test_matrix_products_are_counted():
-    config = make_elmo_config()
-    lstm = 2 * (2 * 4 * 4 * 6) + 2 * 6 * 4
-    filters = 2 * 3 * (50 * 1 * 3 + 49 * 2 * 5 + 48 * 3 * 4)
-    highways = 2 * 2 * 2 * 12 * 12
-    assert flops_per_token(config, 32) == 4 * lstm + filters + highways + 2 * 12 * 4
-    words = make_elmo_config(tokens="embeddings")
-    assert flops_per_token(words, 32) == 4 * lstm
-
-
 def test_the_published_sizes_have_the_published_number_of_parameters():
     """93.6 million parameters without the softmax (Peters et al. 2018, bilm-tf's README)."""
     names = ("vocab_size", "pad_vocab_to_multiple_of", "initializer_range", "dropout_rate")
@@ -251,11 +226,3 @@ def test_the_published_sizes_have_the_published_number_of_parameters():
 def test_values_that_are_not_allowed(changes, message):
     with pytest.raises(ValueError, match=message):
         make_encoder_config(dataclasses.asdict(make_elmo_config()) | changes)
-
-
-def test_what_elmo_does_not_have(params):
-    batch = make_ids(np.random.default_rng(0), (3,), 3)
-    with pytest.raises(ValueError, match="ELMo has no attention probabilities"):
-        encode(make_elmo_config(), params, batch, keep_attention=True)
-    with pytest.raises(ValueError, match="has no table of word embeddings"):
-        Elmo(make_elmo_config()).apply({"params": params}, method="word_embedding")

@@ -52,16 +52,10 @@ def test_a_mix_is_that_of_bilm_tf(layers, layer_norm):
     states[:, ~is_token] = 1e4
     other, _ = jax.device_get(run(states))
     np.testing.assert_allclose(other[is_token], found[is_token], rtol=1e-5, atol=1e-5)
-
-
-def test_a_mix_starts_with_equal_weights_and_is_finite_without_tokens():
-    states, no_token = tuple(np.ones((4, 1, 2, 3), np.float32)), np.zeros((1, 2), bool)
-    module = ScalarMix("mix_with_embeddings", layer_norm=True)
-    (found, weights), variables = module.init_with_output(jax.random.key(0), states, no_token)
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(weights, np.zeros(4))
-    assert jax.tree.map(np.shape, variables["params"]) == {"weights": (4,), "gamma": ()}
-    np.testing.assert_array_equal(variables["params"]["gamma"], 1)
+    # It starts with equal weights, and is finite without tokens.
+    new = module.init_with_output(jax.random.key(0), tuple(states), 0 * is_token > 0)
+    (found, weights), variables = new
+    assert np.isfinite(found).all() and not weights.any() and variables["params"]["gamma"] == 1
 
 
 # ------------------------------------------------------------------ the parts of a head, composed
@@ -122,31 +116,6 @@ def test_a_classifier_is_its_parts_one_after_the_other(head):
         np.testing.assert_allclose(found[row], expected, atol=5e-5)
 
 
-def test_spans_and_choices_read_a_bilstm():
-    config, batch = make_config(num_layers=1), make_batch(make_config(), batch=4)
-    head = PooledHeadConfig(head="bilstm", lstm_size=5, lstm_layers=1, pool="mean")
-    lengths = (batch["example_ids"] > 0).sum(1)
-
-    model = SpanModel(config, head)
-    params = random_params(model, batch, spread=0.3)
-    hidden = apply(Bert(config), params["bert"], batch).hidden
-    found = apply(model, params, batch)
-    for row, length in enumerate(lengths):
-        x = both_directions(hidden[row, :length], params)
-        expected = x @ params["span"]["kernel"] + params["span"]["bias"]
-        np.testing.assert_allclose(found.start_logits[row, :length], expected[:, 0], atol=5e-5)
-        np.testing.assert_allclose(found.end_logits[row, :length], expected[:, 1], atol=5e-5)
-
-    model = MultipleChoiceModel(config, head)
-    choices = {name: array.reshape(2, 2, -1) for name, array in batch.items()}
-    classifier = random_params(model, choices)["classifier"]
-    found = apply(model, params | {"classifier": classifier}, choices).logits
-    for row, length in enumerate(lengths):
-        x = both_directions(hidden[row, :length], params).mean(0)
-        expected = x @ classifier["kernel"] + classifier["bias"]
-        np.testing.assert_allclose(found[row // 2, row % 2], expected[0], atol=5e-5)
-
-
 def test_the_vectors_of_both_orders_are_added():
     config = make_config(num_layers=1)
     one = PooledHeadConfig(pool="last", pooler=False)
@@ -171,20 +140,16 @@ def test_the_head_has_its_own_rate_of_dropout():
         num_layers=1, dropout_rate=0.0, attention_dropout_rate=0.0, hidden_size=200
     )
     batch = make_batch(config, batch=1)
-    for rate, expected in ((-1.0, 0.0), (0.5, 0.5)):
-        model = ClassificationModel(config, 1, PooledHeadConfig(dropout_rate=rate, pooler=False))
-        params = random_params(model, batch)
+    model = ClassificationModel(config, 1, PooledHeadConfig(dropout_rate=0.5, pooler=False))
+    params = random_params(model, batch)
 
-        @jax.jit
-        def loss(kernel, model=model, params=params):
-            changed = params | {"classifier": params["classifier"] | {"kernel": kernel}}
-            rngs = {"dropout": jax.random.key(0)}
-            return model.apply(
-                {"params": changed}, batch, deterministic=False, rngs=rngs
-            ).logits.sum()
+    def loss(classifier):
+        variables = {"params": params | {"classifier": classifier}}
+        rngs = {"dropout": jax.random.key(0)}
+        return model.apply(variables, batch, deterministic=False, rngs=rngs).logits.sum()
 
-        gradient = np.asarray(jax.grad(loss)(params["classifier"]["kernel"]))
-        assert (gradient == 0).mean() == pytest.approx(expected, abs=0.08)
+    gradient = jax.jit(jax.grad(loss))(params["classifier"])["kernel"]
+    assert (np.asarray(gradient) == 0).mean() == pytest.approx(0.5, abs=0.08)
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models import crf
-from bert_jax.models.model import parameter_shapes
 from bert_jax.models.task_heads import (
-    ClassificationModel,
     MultipleChoiceModel,
     SpanModel,
     TaggingModel,
@@ -111,29 +109,6 @@ def test_padding_does_not_leak_into_answers(kind):
     loss, same, padded = map(loss_of, (batch, other, longer))
     assert loss > 0.1 and same == loss
     np.testing.assert_allclose(padded, loss, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "make_model",
-    [
-        lambda config: ClassificationModel(config, 2),
-        SpanModel,
-        MultipleChoiceModel,
-        lambda config: TaggingModel(config, 2),
-    ],
-    ids=["classification", "span", "multiple choice", "tagging"],
-)
-def test_half_precision_is_the_encoders_alone(tagged_batch, make_model):
-    config, batch = make_config(dtype="bfloat16"), dict(tagged_batch)
-    model = make_model(config)
-    if isinstance(model, MultipleChoiceModel):
-        batch = {name: array[:, None] for name, array in batch.items()}
-    shapes = parameter_shapes(model, batch)
-    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
-    outputs = jax.eval_shape(
-        lambda p: model.apply({"params": p}, batch).replace(reading=None), shapes
-    )
-    assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize("how", ["mean", "max"])
