@@ -63,21 +63,12 @@ def test_sizes_are_the_published_ones():
     }
 
 
-def test_rows_of_the_embedding_table_are_rounded_up():
-    assert BertConfig(vocab_size=128, pad_vocab_to_multiple_of=64).padded_vocab_size == 128
-    assert BertConfig(vocab_size=65, pad_vocab_to_multiple_of=64).padded_vocab_size == 128
-
-
 def test_a_configuration_is_made_from_fields():
     assert make_encoder_config({}) == BertConfig()
     assert make_encoder_config({"name": "gpt", "num_layers": 1}) == GptConfig(num_layers=1)
-    with pytest.raises(
-        UserError, match=r"^name='gru' must be one of bert, distilbert, .*modernbert, gpt, elmo\.$"
-    ):
+    with pytest.raises(UserError, match="^name='gru' must be one of bert, distilbert, .*gpt, elmo"):
         make_encoder_config({"name": "gru"})
-    with pytest.raises(
-        UserError, match=r"^name='bert' has no field widht\. Available: name, vocab"
-    ):
+    with pytest.raises(UserError, match="^name='bert' has no field widht. Available: name, vocab"):
         make_encoder_config({"widht": 3})
 
 

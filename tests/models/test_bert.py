@@ -36,11 +36,6 @@ def test_the_last_feed_forward_at_predicted_positions_gives_the_same_gradient(
     batch = make_batch()
     params = random_params(models[0], batch)
     assert_close(*(loss_and_gradient(m, params, batch) for m in models), rtol=0, atol=2e-6)
-    all_positions, predicted = (apply(m, params, batch) for m in models)
-    np.testing.assert_allclose(
-        predicted.masked_lm_logits, all_positions.masked_lm_logits, rtol=0, atol=1e-6
-    )
-    assert predicted.hidden is None
 
 
 def test_values_at_padding_change_nothing():
@@ -82,9 +77,8 @@ def test_padded_rows_of_the_vocabulary_get_no_probability_and_no_gradient():
     assert loss_and_gradient(narrow, params, batch)[0] == pytest.approx(float(loss), rel=1e-6)
 
 
-@pytest.mark.parametrize("policy", ["nothing", "products"])
-def test_recomputing_has_the_loss_and_gradient_of_plain_blocks(policy):
-    forms = {}, {"remat": True, "remat_policy": policy}
+def test_recomputing_has_the_loss_and_gradient_of_plain_blocks():
+    forms = {}, {"remat": True, "remat_policy": "products"}
     plain, other = (make_model(make_config(num_layers=1, **form)) for form in forms)
     batch = make_batch()
     params = random_params(plain, batch)

@@ -11,6 +11,7 @@ import pytest
 from bert_jax.config.encoders import make_encoder_config
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.models.elmo import Elmo, ElmoConfig
+from bert_jax.models.model import parameter_shapes
 from tests.models import elmo_numpy
 from tests.models.small import apply, assert_close, parameter_count
 from tests.tiny import PRNG_IMPL
@@ -100,10 +101,9 @@ def test_all_layers_are_those_of_bilm_tf(weights, params, skip):
 
 def test_the_parameters_of_a_new_encoder_have_the_names_and_shapes_of_the_numpy_weights(params):
     batch = make_ids(np.random.default_rng(0), (3,), 3)
-    new = jax.jit(Elmo(make_elmo_config()).init)(jax.random.key(0), batch)["params"]
+    new = parameter_shapes(Elmo(make_elmo_config()), batch)
     shapes = {name: leaf.shape for name, leaf in flatten(params).items()}
     assert {name: leaf.shape for name, leaf in flatten(new).items()} == shapes
-    np.testing.assert_array_equal(new["characters"]["highway_1"]["carry"]["bias"], -2)
 
 
 def test_padding_and_other_examples_of_a_row_do_not_change_an_example(params):
@@ -122,10 +122,8 @@ def test_padding_and_other_examples_of_a_row_do_not_change_an_example(params):
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def language_model(config, params, batch, carry, seed=None):
-    args = {"params": params}, batch, carry, seed is None
-    rngs = None if seed is None else {"dropout": jax.random.key(seed)}
-    return Elmo(config).apply(*args, rngs=rngs, method="language_model")
+def language_model(config, params, batch, carry):
+    return Elmo(config).apply({"params": params}, batch, carry, True, method="language_model")
 
 
 @pytest.fixture
@@ -168,7 +166,7 @@ def test_the_states_after_a_piece_continue_the_text_and_padding_keeps_them(param
     assert_close(language_model(config, params, padded, zero)[2], states[0], atol=1e-6)
 
 
-def test_dropout_hits_the_skip_connection_and_the_outputs_of_the_language_model(params, stream):
+def test_dropout_hits_the_skip_connection(params, stream):
     """Without recurrent weights, a layer with a skip connection returns its dropped input."""
     zeros = jax.tree.map(np.zeros_like, params) | {"characters": params["characters"]}
     config = make_elmo_config(dropout_rate=0.5)
@@ -181,9 +179,6 @@ def test_dropout_hits_the_skip_connection_and_the_outputs_of_the_language_model(
     dropped = second == 0
     assert 0.3 < dropped.mean() < 0.7
     np.testing.assert_allclose(second[~dropped], 2 * first[~dropped], rtol=1e-6)
-    forward, _, _ = language_model(config, zeros, stream, Elmo(config).init_carry(2), 1)
-    # Kept by both: a quarter, times 2 * 2.
-    assert 0.1 < (np.asarray(forward) != 0).mean() < 0.4
 
 
 def test_words_from_a_table_of_embeddings():

@@ -34,11 +34,9 @@ TINY = {"hidden_size": 128, "num_layers": 2, "num_heads": 2, "intermediate_size"
     [
         ({}, 109_482_240, 110_106_428),
         (LARGE, 335_141_888, 336_226_108),
-        ({"vocab_size": 28996}, 108_310_272, 108_932_934),
-        ({"vocab_size": 21128}, 102_267_648, 102_882_442),
         (TINY, 4_385_920, 4_433_468),
     ],
-    ids=["base uncased", "large uncased", "base cased", "base chinese", "tiny"],
+    ids=["base uncased", "large uncased", "tiny"],
 )
 def test_numbers_of_parameters_are_the_published_ones(sizes, encoder, with_heads):
     """With all layers as large as the second one: more layers only take longer to trace."""
