@@ -114,8 +114,11 @@ def test_words_that_are_not_predicted_are_the_unknown_word():
     }
     found, expected = (task.losses(outputs, x)["bidirectional_lm_loss"] for x in (batch, known))
     assert float(found.numerator) == float(expected.numerator)
-    other = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
+    other = make_task(sum_over_time=False).losses(outputs, batch)["bidirectional_lm_loss"]
     assert float(found.numerator) != pytest.approx(float(other.numerator))
+    # The gradient is that of the loss times the length of a row.
+    assert (found.gradient_scale, other.gradient_scale) == (LENGTH, 1.0)
+    assert float(found.denominator) == float(other.denominator) == 2 * 6
 
 
 def test_each_direction_has_its_own_sample():
@@ -132,14 +135,6 @@ def test_each_direction_has_its_own_sample():
         )
         expected = float((losses * batch["target_weights"]).sum())
         assert float(sums[f"{name}_loss"].numerator) == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_gradient_is_that_of_the_loss_times_the_length_of_a_row():
-    batch, outputs = make_batch(), make_outputs()
-    mean = make_task(sum_over_time=False).losses(outputs, batch)["bidirectional_lm_loss"]
-    assert (float(mean.denominator), mean.gradient_scale) == (2 * 6, 1.0)
-    scaled = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
-    assert (float(scaled.denominator), scaled.gradient_scale) == (2 * 6, LENGTH)
 
 
 # ------------------------------------------------------------------ the model
@@ -167,15 +162,6 @@ def test_words_are_sampled_while_training_only_and_by_the_key():
     assert ids == [x.ids.tolist() for x in again] != [x.ids.tolist() for x in other]
     assert ids[0] != ids[1]
     assert all(len(set(x)) == 4 and max(x) < SIZE for x in ids)
-
-
-def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
-    outputs = (
-        make_task().make_model().apply({"params": make_params()}, make_batch(), deterministic=True)
-    )
-    probabilities = jax.nn.softmax(outputs.forward.logits())
-    assert probabilities.shape[-1] == 12
-    assert not probabilities[..., SIZE:].any()
 
 
 # ------------------------------------------------------------------ the task
@@ -252,16 +238,6 @@ def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
     assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
 
 
-def test_a_sample_has_fewer_words_than_the_vocabulary():
-    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE})
-    message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
-    with pytest.raises(ValueError, match=message):
-        data.bind(MODEL, TOKENIZER, PHASE)
-    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE - 1})
-    assert data.bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
-    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0
-
-
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:
     form = {"vocab_size": 50, "num_words": num_words}
     manifest = SimpleNamespace(
@@ -270,15 +246,6 @@ def make_rows(num_words: int, loss: float) -> SimpleNamespace:
     return SimpleNamespace(
         manifest=manifest, sequence_length=20, statistics={"log_uniform_loss": loss}
     )
-
-
-def test_sampled_words_must_be_sorted_by_frequency():
-    sampled = make_data(**{"task.softmax": "sampled", "task.num_samples": 3})
-    rows = make_rows(SIZE, 2.3)  # above log(9)
-    with pytest.raises(ValueError, match=r"The words of DATA/vocab.txt are not sorted by frequen"):
-        sampled.check_rows(rows)  # pyright: ignore[reportArgumentType]
-    make_data().check_rows(rows)  # pyright: ignore[reportArgumentType]
-    sampled.check_rows(make_rows(SIZE, 2.1))  # pyright: ignore[reportArgumentType]
 
 
 def test_the_softmax_and_the_states_are_split_over_the_mesh():
@@ -290,6 +257,10 @@ def test_the_softmax_and_the_states_are_split_over_the_mesh():
     for leaf in jax.tree.leaves(state.carry):
         assert leaf.shape[0] == 8 and leaf.sharding.spec == PartitionSpec(("data", "fsdp"))
     assert len(jax.tree.leaves(state.carry)) == 8  # cell and output, 2 layers, 2 directions
+
+
+def sampled(num_samples):
+    return make_data(**{"task.softmax": "sampled", "task.num_samples": num_samples})
 
 
 def refused(**changes):
@@ -312,6 +283,11 @@ def refused(**changes):
             "a state in both directions, such as .*, not 'bert'",
         ),
         (lambda: make_data().check_rows(make_rows(8, 1.0)), "prepared to predict 8 words, not 9"),
+        (lambda: sampled(3).check_rows(make_rows(SIZE, 2.3)), "are not sorted by frequency"),
+        (
+            lambda: sampled(SIZE).bind(MODEL, TOKENIZER, PHASE),
+            f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set",
+        ),
         (
             lambda: make_data().check_example(Text("a", "b", "x, line 3"), TOKENIZER, MODEL),
             "line 3 is a pair, and",
@@ -322,3 +298,6 @@ def refused(**changes):
 def test_what_does_not_fit_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+    sampled(3).check_rows(make_rows(SIZE, 2.1))  # log(9) is above
+    assert sampled(SIZE - 1).bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
+    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0

@@ -14,6 +14,7 @@ import pytest
 from bert_jax.config.encoders import ENCODERS
 from bert_jax.config.task import default_config
 from bert_jax.data.labelled.texts import Text
+from bert_jax.models import MODELS
 from bert_jax.models.causal_lm import CausalLMModel
 from bert_jax.models.heads import WordScores
 from bert_jax.tasks import losses
@@ -23,6 +24,7 @@ from bert_jax.tasks.task import add_answers, in_order
 from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.state import init_params, make_key
 from tests import tiny
+from tests.extension import toy_configs, toy_encoder
 from tests.tiny import make_batch, make_model
 
 PIECES = (*tiny.SPECIAL, "moon", "river", "stone", "##s", ".")
@@ -52,17 +54,6 @@ def shapes_of(task):
 @functools.cache
 def random_params(task):
     return jax.jit(functools.partial(init_params, task))(make_key(0, "init"))
-
-
-def test_what_is_predicted_is_the_next_token_of_the_same_example():
-    batch = {
-        "input_ids": jnp.array([[7, 5, 6, 8, 9, 0], [5, 6, 7, 8, 9, 5]]),
-        "example_ids": jnp.array([[1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 1]]),
-    }
-    labels, weights = losses.next_tokens(batch)
-    np.testing.assert_array_equal(weights, [[1, 0, 1, 1, 0, 0], [1, 1, 1, 1, 1, 0]])
-    predicted = [row[w > 0].tolist() for row, w in zip(labels, weights, strict=True)]
-    assert predicted == [[5, 8, 9], [6, 7, 8, 9, 5]]
 
 
 def test_a_phase_of_a_masked_language_model_reads_forward_with_its_parameters():
@@ -220,17 +211,14 @@ def test_metrics_of_running_text_are_the_nats_of_the_text_by_its_words_and_chara
     assert values["perplexity"] == pytest.approx(2)
     assert values["word_perplexity"] == pytest.approx(2**6)
     assert values["bits_per_character"] == pytest.approx(1.5)
+    tokens_only = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
+    assert make_data(metrics=()).metrics == tokens_only
+    of_text = make_data(metrics=(), data__segments="running_text").metrics
+    assert of_text == (*tokens_only, "word_perplexity", "bits_per_character")
     without, _ = make_data().evaluate(None, [], means)
     assert without.keys() == {*means, "perplexity"}
     diverged, _ = data.evaluate(rows, [], means | {"causal_lm_loss": 1e4})
     assert all(map(math.isfinite, diverged.values()))
-
-
-def test_a_configuration_without_metrics_reports_all_that_exist(make_data):
-    names = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
-    assert make_data(metrics=()).metrics == names
-    more = ("word_perplexity", "bits_per_character")
-    assert make_data(metrics=(), data__segments="running_text").metrics == names + more
 
 
 @pytest.mark.parametrize(
@@ -250,20 +238,12 @@ def test_a_configuration_that_cannot_be_used_is_refused(changes, message, make_d
         make_data(**changes)
 
 
-def test_a_model_without_masks_is_refused(monkeypatch):
-    from bert_jax.models import MODELS
-    from tests.extension import toy_configs, toy_encoder
-
+def test_models_that_do_not_fit_are_refused(make_data, monkeypatch):
+    """Without masks, and weights without a head."""
     monkeypatch.setitem(MODELS, "bag", toy_encoder.BAG)
     monkeypatch.setitem(ENCODERS, "bag", toy_encoder.BAG.config)
-    with pytest.raises(
-        ValueError, match="attention_pattern='causal', which config.model.name='bag' lacks"
-    ):
+    with pytest.raises(ValueError, match="'causal', which config.model.name='bag' lacks"):
         toy_configs.use_bag(default_config("causal_lm"), 16)
-
-
-def test_weights_without_a_head_give_no_probabilities(make_data):
-    data = make_data()
-    data.check_trained(["bert/pooler/kernel"], "DIR")
+    make_data().check_trained(["bert/pooler/kernel"], "DIR")
     with pytest.raises(ValueError, match="imported without a head that predicts tokens"):
-        data.check_trained(["masked_lm/bias"], "DIR")
+        make_data().check_trained(["masked_lm/bias"], "DIR")
