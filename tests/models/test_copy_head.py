@@ -1,6 +1,5 @@
 """The probabilities of a copy head against its formula, one slot and one position at a time."""
 
-
 import jax
 import numpy as np
 import pytest

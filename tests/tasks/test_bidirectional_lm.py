@@ -1,6 +1,5 @@
 """ELMo's task: losses against numpy, the factor of the gradient, metrics, words, error messages."""
 
-import dataclasses
 import functools
 import math
 from collections import Counter
@@ -223,19 +222,6 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
         assert found["backward_log_probability"] == pytest.approx(expected[1], abs=1e-4)
         mean = -sum(expected) / (2 * len(ids) + 2)
         assert found["perplexity"] == pytest.approx(math.exp(mean), rel=1e-4)
-
-
-def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
-    tokenizer = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False, grows=True)
-    data = make_data()
-    rows = data.encode([Text("the zebra")], tokenizer, Counter())
-    assert rows.ids[0][1] >= SIZE
-    task = data.bind(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
-    assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
-    batch = rows.take(np.array([0]), 8)
-    labels = [labels for _, labels in task._scored(make_outputs(), batch)]
-    assert labels[0][0, :3].tolist() == [3, UNKNOWN, 1]
-    assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
 
 
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:
