@@ -43,14 +43,14 @@ def test_a_mix_is_that_of_bilm_tf(layers, layer_norm):
     weights = rng.normal(size=len(read[layers])).astype(np.float32)
     params = {"weights": weights, "gamma": np.float32(1.7)}
     module = ScalarMix(layers, layer_norm)
-    run = jax.jit(lambda states: module.apply({"params": params}, tuple(states), is_token))
-    found, returned = jax.device_get(run(states))
+    mix = jax.jit(lambda states: module.apply({"params": params}, tuple(states), is_token))
+    found, returned = jax.device_get(mix(states))
     np.testing.assert_array_equal(returned, weights)
     expected = mixed(weights, 1.7, read[layers], is_token, layer_norm)
     np.testing.assert_allclose(found[is_token], expected[is_token], rtol=2e-5, atol=2e-5)
     # What is at padding has no effect on tokens.
     states[:, ~is_token] = 1e4
-    other, _ = jax.device_get(run(states))
+    other, _ = jax.device_get(mix(states))
     np.testing.assert_allclose(other[is_token], found[is_token], rtol=1e-5, atol=1e-5)
     # It starts with equal weights, and is finite without tokens.
     new = module.init_with_output(jax.random.key(0), tuple(states), 0 * is_token > 0)

@@ -9,6 +9,7 @@ import pytest
 from bert_jax.tasks.pretraining.masking import MaskingRule
 from bert_jax.tasks.pretraining.task import _masked_phrases
 from tests.tasks.test_masking import CLS, FIRST_WORD, MASK, SEP, VOCAB, chosen_of, mask
+from tests.tasks.test_masking import make_rows as make_plain_rows
 from tests.tasks.test_masking import make_rule as make_plain_rule
 
 IS_CONTINUATION = np.array([i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)])
@@ -18,24 +19,13 @@ def make_rule(weights=(1.0, 1.0), masking="phrase", **changes) -> MaskingRule:
     return dataclasses.replace(make_plain_rule(masking), unit_weights=weights, **changes)
 
 
-def make_rows(count, seq, seed=0):
+def make_rows(count, seq):
     """[CLS] A [SEP] B [SEP] of different lengths; units are words, and phrases of three kinds."""
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(FIRST_WORD, VOCAB, (count, seq))
-    length = rng.integers(seq // 2, seq + 1, (count, 1))
-    place = np.arange(seq)[None]
-    ids[:, 0] = CLS
-    ids = np.where((place == length // 2) | (place == length - 1), SEP, ids)
-    is_token = place < length
-    ids = np.where(is_token, ids, 0).astype(np.int32)
-    units = np.where((ids > MASK) & ~IS_CONTINUATION[ids], 1, 0)
-    kinds = rng.choice([0, 1, 1, 2, 3, 4], ids.shape)  # 0: continues a phrase
-    return {
-        "input_ids": ids,
-        "example_ids": is_token.astype(np.int32),
-        "cls_positions": np.zeros((count, 1), np.int32),
-        "mask_units": (units * kinds).astype(np.int8),
-    }
+    rng = np.random.default_rng(0)
+    rows = make_plain_rows(rng.integers(seq // 2, seq + 1, count), seq)
+    begins = (rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]
+    kinds = rng.choice([0, 1, 1, 2, 3, 4], begins.shape)  # 0: continues a phrase
+    return rows | {"mask_units": (begins * kinds).astype(np.int8)}
 
 
 def units_of(rows, row):
@@ -63,9 +53,8 @@ def choose_in_turn(units, keys, budget):
 
 def test_words_alone_are_masked_as_whole_words_bit_for_bit():
     rows = make_rows(200, 64)
-    rows["mask_units"] = ((rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]).astype(
-        np.int8
-    )
+    begins = (rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]
+    rows["mask_units"] = begins.astype(np.int8)
     found = mask(jax.random.key(3), rows, make_rule((1.0,) * 4))
     expected = mask(jax.random.key(3), rows, make_rule((), "whole_word"))
     for name, array in expected.items():

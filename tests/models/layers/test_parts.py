@@ -111,22 +111,14 @@ def test_the_gradient_of_dropout_passes_what_was_kept_and_there_is_none_without(
     np.testing.assert_allclose(gradient(jnp.ones(200))[0], y / x, rtol=1e-6)
 
 
-def rounded_logits(x, table, bias):
-    return word_logits(x, table, bias, True)
-
-
-def plain_logits(x, table, bias):
-    return word_logits(x, table, bias, False)
-
-
 @pytest.mark.parametrize(
     ("function", "shapes", "rounds"),
     [
         (matmul, ((2, 5, 3), (3, 4)), False),
         (rounded_matmul, ((2, 5, 32), (32, 48)), True),  # a multiple of the transpose's panels
         (rounded_matmul, ((2, 5, 5), (5, 48)), True),
-        (plain_logits, ((2, 5, 32), (47, 32), (47,)), False),
-        (rounded_logits, ((2, 5, 32), (47, 32), (47,)), True),
+        (lambda *inputs: word_logits(*inputs, False), ((2, 5, 32), (47, 32), (47,)), False),
+        (lambda *inputs: word_logits(*inputs, True), ((2, 5, 32), (47, 32), (47,)), True),
     ],
 )
 def test_products_and_their_gradients_are_those_of_float64(function, shapes, rounds):
