@@ -8,7 +8,6 @@ import pytest
 from bert_jax.files.errors import UserError
 from bert_jax.models import (
     Bert,
-    BertConfig,
     ElectraConfig,
     Elmo,
     ElmoConfig,
@@ -16,9 +15,7 @@ from bert_jax.models import (
     ModernBertConfig,
     complete_batch,
 )
-from bert_jax.models.reading import PooledHeadConfig
-from bert_jax.models.task_heads import ClassificationModel, SpanModel
-from tests.models.small import apply, random_params
+from tests.models.small import random_params
 
 SMALL = {
     "vocab_size": 97,
@@ -69,18 +66,6 @@ def test_an_encoder_reads_ids_alone_and_ignores_padding(name):
     padded, short, mapped = jax.device_get(run(params))
     np.testing.assert_allclose(padded[1, :4], short[0], atol=1e-6)
     np.testing.assert_allclose(mapped, padded, atol=1e-6)
-
-
-def test_heads_read_ids_alone():
-    config, batch = BertConfig(**SMALL, **HEADS), {"input_ids": IDS, "attention_mask": MASK}
-
-    def outputs_of(model):
-        return apply(model, random_params(model, batch), batch)
-
-    for head in (PooledHeadConfig(), PooledHeadConfig(pool="mean", pooler=False)):
-        assert outputs_of(ClassificationModel(config, 3, head)).logits.shape == (2, 3)
-    outputs = outputs_of(SpanModel(config))
-    assert (outputs.start_logits[1, 4:] < -1e8).all() and (outputs.start_logits[0] > -1e8).all()
 
 
 WORDS = Elmo(ElmoConfig(**SMALL, cell_size=20, filters=((1, 4),)))
