@@ -221,6 +221,16 @@ def runs_of_spans(rng, weights):
     return (edges[1::2] - edges[::2]).tolist()
 
 
+@pytest.mark.parametrize("masking", ["whole_word", "span"])
+def test_words_of_a_packed_row_fill_the_budget_of_their_example(masking):
+    packed = pack(make_rows([30] * 9, 30), [4, 3, 2])
+    chosen = chosen_of(mask(jax.random.key(0), packed, make_rule(masking, max_predictions=18)))
+    for row, count in enumerate([4, 3, 2]):
+        numbers = np.bincount(packed["example_ids"][row][chosen[row]], minlength=count + 1)
+        assert numbers[0] == 0 and all(1 <= number <= 4 for number in numbers[1:])
+    assert not (chosen & np.isin(packed["input_ids"], (0, CLS, SEP))).any()
+
+
 @pytest.mark.parametrize("changes", [{"masking": "span"}, {"rounding": "row"}], ids=str)
 def test_masks_are_the_same_on_a_mesh(changes):
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
