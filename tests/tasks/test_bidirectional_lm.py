@@ -245,6 +245,9 @@ def test_the_softmax_and_the_states_are_split_over_the_mesh():
     assert len(jax.tree.leaves(state.carry)) == 8  # cell and output, 2 layers, 2 directions
 
 
+PAIRLESS = make_model(next_sentence=False)
+
+
 def sampled(num_samples):
     return make_data(**{"task.softmax": "sampled", "task.num_samples": num_samples})
 
@@ -265,7 +268,7 @@ def refused(**changes):
             "'pretraining' cannot read config.data.segments='stream'",
         ),
         (
-            lambda: default_config("bidirectional_lm").replace({}, model=make_model()),
+            lambda: default_config("bidirectional_lm").replace({}, model=PAIRLESS),
             "a state in both directions, such as .*, not 'bert'",
         ),
         (lambda: make_data().check_rows(make_rows(8, 1.0)), "prepared to predict 8 words, not 9"),

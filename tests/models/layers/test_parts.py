@@ -131,11 +131,10 @@ def test_products_and_their_gradients_are_those_of_float64(function, shapes, rou
     assert {a.dtype for a in (y, *gradients)} == {jnp.dtype("float32")}
 
     exact = round_to_bfloat16 if rounds else np.float64
-    of_bias = np.float64(weights).sum((0, 1))
     (x, kernel), weights = map(exact, inputs[:2]), exact(weights)
     if len(shapes) == 3:  # the table of words has the other order of axes
         of_table = np.einsum("bro,bri->oi", weights, x)
-        expected = x @ kernel.T + inputs[2], weights @ kernel, of_table, of_bias
+        expected = x @ kernel.T + inputs[2], weights @ kernel, of_table, weights.sum((0, 1))
     else:
         expected = x @ kernel, weights @ kernel.T, np.einsum("bri,bro->io", x, weights)
     for ours, theirs in zip((y, *gradients), expected, strict=True):
