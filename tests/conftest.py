@@ -1,5 +1,6 @@
 """Eight CPU devices before jax starts, and the strictness that every test runs under."""
 
+import ctypes
 import gc
 import importlib.metadata
 import importlib.util
@@ -36,6 +37,8 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
 gc.set_threshold(100_000, 50, 100)
 # Its conftest.py imports the extra serve.
 collect_ignore = [] if importlib.util.find_spec("starlette") else ["tools/serve"]
+# Of a process between two files, in bytes.
+_MOST_MEMORY = 3 << 29
 # Folders whose files share slow imports -> their group, which one worker takes.
 _GROUPS = {"parity": "theirs", "convert": "theirs"}
 # Folders of long tests.
@@ -84,6 +87,21 @@ def tiny_tasks(tmp_path_factory) -> pathlib.Path:
 
     tiny_tasks.build(folder := tmp_path_factory.mktemp("tfds"))
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_of_a_file():
+    """Forgets compiled programs after a file if the process is large: other files have their own.
+
+    Those of all files would take 6 GB.
+    """
+    yield
+    if (pages := pathlib.Path("/proc/self/statm")).exists():
+        resident = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        if "jax" in sys.modules and resident > _MOST_MEMORY:
+            sys.modules["jax"].clear_caches()
+            gc.collect()
+            ctypes.CDLL(None).malloc_trim(0)  # glibc keeps what is free
 
 
 @pytest.fixture

@@ -51,6 +51,7 @@ ODD = (
 )
 VALUES = (None, True, -1, 2**70, 1e308, float("nan"), "", "x", [], {}, [[[]]], {"a": {}})
 MEMORY = 2 << 30
+Reader = Callable[[pathlib.Path], None]
 
 
 class TooLong(BaseException):
@@ -64,13 +65,13 @@ def text(rng: random.Random, words: int) -> str:
 # ---------------------------------------------------------------------- good files and readers
 
 
-def corpus(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def corpus(folder: pathlib.Path, rng: random.Random) -> Reader:
     lines = [text(rng, rng.randint(0, 20)) for _ in range(60)]
     (folder / "good.txt").write_text("\n".join(lines))
     return lambda path: _read_source(f"text:{path}")
 
 
-def json_lines(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def json_lines(folder: pathlib.Path, rng: random.Random) -> Reader:
     lines = [json.dumps({"text": text(rng, 9), "id": i}) for i in range(40)]
     (folder / "good.jsonl").write_text("\n".join(lines))
     return lambda path: _read_source(f"jsonl:{path}")
@@ -84,12 +85,12 @@ def _read_source(name: str) -> None:
         _exhaust(source.read(chunk, collections.Counter()))
 
 
-def parquet(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def parquet(folder: pathlib.Path, rng: random.Random) -> Reader:
     write_parquet(folder / "good.parquet", SAMPLE)
     return _read_table
 
 
-def arrow_stream(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def arrow_stream(folder: pathlib.Path, rng: random.Random) -> Reader:
     write_stream(folder / "good.arrow", SAMPLE)
     return _read_table
 
@@ -99,14 +100,14 @@ def _read_table(path: pathlib.Path) -> None:
     _exhaust(read_table(str(path), Columns("text", label="label"), collections.Counter()))
 
 
-def table(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def table(folder: pathlib.Path, rng: random.Random) -> Reader:
     rows = [f"gj04\t{rng.randint(0, 1)}\t*\t{text(rng, 8)}" for _ in range(40)]  # as CoLA
     (folder / "good.tsv").write_text("\n".join(rows))
     columns = Columns(3, label=1)
     return lambda path: _exhaust(read_table(str(path), columns, collections.Counter()))
 
 
-def quoted_table(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def quoted_table(folder: pathlib.Path, rng: random.Random) -> Reader:
     names = ("sent1", "sent2", "ending0", "ending1", "label")
     rows = [",".join(names)]
     rows += [f'"{text(rng, 5)}",a,"b ""c""",d,{rng.randint(0, 1)}' for _ in range(30)]  # as SWAG
@@ -114,7 +115,7 @@ def quoted_table(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.
     return lambda path: _exhaust(read_choices(str(path), collections.Counter()))
 
 
-def conll(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def conll(folder: pathlib.Path, rng: random.Random) -> Reader:
     tags = ("O", "B-PER", "I-PER", "B-LOC")
     sentences = [
         "\n".join(f"{rng.choice(WORDS)} {rng.choice(tags)}" for _ in range(rng.randint(1, 12)))
@@ -124,7 +125,7 @@ def conll(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], 
     return lambda path: _exhaust(read_tagged(str(path), collections.Counter()))
 
 
-def squad(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def squad(folder: pathlib.Path, rng: random.Random) -> Reader:
     def question(number: int, context: str) -> dict[str, Any]:
         start = rng.randrange(len(context) - 3)
         answers = [{"text": context[start : start + 3], "answer_start": start}]
@@ -140,7 +141,7 @@ def squad(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], 
     return lambda path: _exhaust(read_questions(str(path), collections.Counter()))
 
 
-def config(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def config(folder: pathlib.Path, rng: random.Random) -> Reader:
     store.save(default_config("pretraining"), str(folder))
     (folder / "config.json").rename(folder / "good.json")
 
@@ -152,14 +153,14 @@ def config(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path],
     return read
 
 
-def word_pieces(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def word_pieces(folder: pathlib.Path, rng: random.Random) -> Reader:
     pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnop"]
     pieces += [f"##{letter}" for letter in "abcdefghijklmnop"]
     (folder / "good.txt").write_text("\n".join(pieces))
-    return lambda path: _tokenize(path)
+    return _tokenize
 
 
-def sentence_pieces(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def sentence_pieces(folder: pathlib.Path, rng: random.Random) -> Reader:
     lines = iter([text(rng, 12) for _ in range(300)])
     symbols = "[PAD],[CLS],[SEP],[MASK]"
     with open(folder / "good.model", "wb") as file:
@@ -174,16 +175,16 @@ def sentence_pieces(folder: pathlib.Path, rng: random.Random) -> Callable[[pathl
             hard_vocab_limit=False,
             minloglevel=2,
         )
-    return lambda path: _tokenize(path)
+    return _tokenize
 
 
-def safetensors(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def safetensors(folder: pathlib.Path, rng: random.Random) -> Reader:
     tensors = {f"layer.{i}.weight": np.ones((3, i + 1), np.float32) for i in range(6)}
     write_safetensors(folder / "good.safetensors", tensors)
     return lambda path: _exhaust(array.sum() for array in read_safetensors(str(path)).values())
 
 
-def bundle_index(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def bundle_index(folder: pathlib.Path, rng: random.Random) -> Reader:
     tensors = {f"layer/{i}/kernel": np.ones((3, i + 1), np.float32) for i in range(6)}
     write_bundle(folder / "model.ckpt", tensors)
     (folder / "model.ckpt.index").rename(folder / "good.index")
@@ -214,7 +215,7 @@ def _prepared(folder: pathlib.Path, rng: random.Random) -> pathlib.Path:
     return folder / "data"
 
 
-def manifest(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def manifest(folder: pathlib.Path, rng: random.Random) -> Reader:
     """With the checksum of the good file, which detects every change."""
     data = _prepared(folder, rng)
     (data / "manifest.json").rename(folder / "good.json")
@@ -229,7 +230,7 @@ def manifest(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path
     return read
 
 
-def shard(folder: pathlib.Path, rng: random.Random) -> Callable[[pathlib.Path], None]:
+def shard(folder: pathlib.Path, rng: random.Random) -> Reader:
     """Without its checksum, which `prepare --verify` compares."""
     data = _prepared(folder, rng)
     found = Manifest.load(str(data))
@@ -264,22 +265,11 @@ def _exhaust(items: Iterator[Any]) -> None:
     collections.deque(items, maxlen=0)
 
 
-KINDS: dict[str, Callable[[pathlib.Path, random.Random], Callable[[pathlib.Path], None]]] = {
+KINDS: dict[str, Callable[[pathlib.Path, random.Random], Reader]] = {
     function.__name__: function
     for function in (
-        *(
-            corpus,
-            json_lines,
-            parquet,
-            arrow_stream,
-            table,
-            quoted_table,
-            conll,
-            squad,
-            config,
-            word_pieces,
-        ),
-        *(sentence_pieces, safetensors, bundle_index, manifest, shard),
+        *(corpus, json_lines, parquet, arrow_stream, table, quoted_table, conll, squad, config),
+        *(word_pieces, sentence_pieces, safetensors, bundle_index, manifest, shard),
     )
 }
 
@@ -338,7 +328,7 @@ def _other_value(content: bytes, rng: random.Random) -> bytes:
 # ---------------------------------------------------------------------- the run
 
 
-def try_to_read(read: Callable[[pathlib.Path], None], path: pathlib.Path, seconds: int) -> str:
+def try_to_read(read: Reader, path: pathlib.Path, seconds: int) -> str:
     """Returns "read", "refused", or what is wrong."""
     signal.alarm(seconds)
     try:

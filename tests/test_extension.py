@@ -1,7 +1,7 @@
 """A new task and a new encoder: a file, a row and a configuration each, and nothing else changes.
 
-tests/extension/ holds them. Each combination trains on a mesh of 8 devices, resumes bit for bit,
-evaluates and predicts through the same functions as the tasks and the encoder of the package.
+tests/extension/ holds them. Each combination trains on a mesh of 8 devices, evaluates and predicts
+through the same functions as the tasks and the encoder of the package.
 """
 
 import functools
@@ -19,6 +19,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import bert_jax
+from bert_jax import api
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.encoders import ENCODERS
@@ -40,7 +41,7 @@ from bert_jax.training.train import train
 from tests import tiny
 from tests.extension import toy_configs, toy_corpus_task, toy_encoder, toy_task
 from tests.inference.conftest import predict_file
-from tests.resuming import assert_same_run, metrics_of, train_in_parts
+from tests.resuming import metrics_of
 
 WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
 VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
@@ -172,15 +173,19 @@ def run(request, finished) -> Run:
 
 def test_it_learns_more_than_the_same_answer_to_everything(run, capsys):
     assert run.is_complete
-    *_, last = metrics_of(run.workdir)
-    assert last["split"] == "validation"
+    rows = [row for row in metrics_of(run.workdir) if row["split"] == "validation"]
     least = {"accuracy": 0.8, "masked_lm_accuracy": 0.8, "next_token_accuracy": 0.6}
-    (score,) = least.keys() & last.keys()
-    assert last[score] > least[score]
+    (score,) = least.keys() & rows[-1].keys()
+    assert rows[-1][score] > least[score]
     capsys.readouterr()
-    assert evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
+    values = evaluate(store.load(run.workdir), run.workdir, listener=evaluation_listener())
     has_baseline = run.config.task.name != "count_words"
     assert ("health: good" in capsys.readouterr().out) == has_baseline
+    best = run.config.best_metric
+    uses_best = run.config.checkpoint.use == "best"
+    expected = max(rows, key=lambda row: row[best]) if uses_best else rows[-1]
+    assert {name: expected[name] for name in values} == values
+    assert json.loads(pathlib.Path(run.workdir, "results.json").read_text())["eval"] == values
 
 
 def test_parameters_and_moments_are_split_over_the_mesh(run):
@@ -200,23 +205,6 @@ def test_parameters_and_moments_are_split_over_the_mesh(run):
     assert len(table.addressable_shards) == 8
 
 
-def test_a_stopped_run_resumes_bit_for_bit(run, tmp_path):
-    train_in_parts(run.config, tmp_path, int(run.state.step) // 2 + 1)
-    assert_same_run(tmp_path, run.workdir)
-
-
-def test_evaluating_the_folder_gives_the_numbers_of_training(run):
-    values = evaluate(store.load(run.workdir), run.workdir)
-    steps = [row for row in metrics_of(run.workdir) if row["split"] == "validation"]
-    if run.config.checkpoint.use == "best":
-        best = run.config.best_metric
-        expected = max(steps, key=lambda row: row[best])
-    else:
-        expected = steps[-1]
-    assert {name: expected[name] for name in values} == values
-    assert json.loads(pathlib.Path(run.workdir, "results.json").read_text())["eval"] == values
-
-
 def test_every_example_is_predicted(run, tmp_path):
     output = tmp_path / "output.jsonl"
     if run.config.task.name == "next_token":
@@ -232,39 +220,13 @@ def test_every_example_is_predicted(run, tmp_path):
     right = {
         "words": lambda text, row: row["words"] == len(text.split()),
         "label": lambda text, row: row["label"] == text.split("\t")[1],
-        "masks": lambda text, row: (
-            row["masks"][0]["candidates"][0]["token"] == text.split()[0]
-            or row["masks"][0]["candidates"][0]["token"] == text.split()[1]
-        ),
+        "masks": lambda text, row: row["masks"][0]["candidates"][0]["token"] in text.split()[:2],
     }
     (kind,) = right.keys() & rows[0].keys()
     hits = [right[kind](text, row) for text, row in zip(texts, rows, strict=True)]
     assert np.mean(hits) > 0.8
     if kind == "words":
         assert bert_jax.load(run.workdir).predict(texts) == rows
-
-
-def test_the_workdir_remembers_the_module_of_its_task(files, finished, tmp_path, monkeypatch):
-    source, workdir, output = finished(count_words), tmp_path / "run", tmp_path / "output.jsonl"
-    module = "from bert_jax.tasks import TASKS\nfrom tests.extension.toy_task import CountWords\n"
-    (tmp_path / "my_words.py").write_text(f'{module}TASKS["count_words"] = CountWords\n')
-    monkeypatch.delitem(TASKS, "count_words")
-    words = ["finetune", str(files / "train.txt"), f"--model={source.workdir}"]
-    words += [f"--evaluate={files / 'eval.txt'}", "--task=count_words", f"--workdir={workdir}"]
-    words += ["--config.epochs=1", f"--config.prng_impl={tiny.PRNG_IMPL}"]
-    no_module = "config.imports: Python finds no module 'my_words': run in"
-    with pytest.raises(UserError, match=no_module):
-        run_command([*words, "--config.imports=my_words"])
-    words += ["--import=my_words"]
-    with pytest.raises(UserError, match=no_module):
-        run_command(words)
-    monkeypatch.syspath_prepend(tmp_path)
-    run_command(words)
-    assert store.load(str(workdir)).imports == ("my_words",)
-    monkeypatch.delitem(TASKS, "count_words")
-    monkeypatch.delitem(sys.modules, "my_words")
-    run_command(["predict", f"--model={workdir}", "moon river", f"--output={output}"])
-    assert json.loads(output.read_text()).keys() == {"id", "words"}
 
 
 @pytest.fixture(scope="module")
@@ -280,19 +242,29 @@ def ratings(tmp_path_factory) -> pathlib.Path:
 def test_a_task_in_a_file_of_ones_own_works_with_every_command(
     files, finished, ratings, tmp_path, monkeypatch, capsys
 ):
-    """Its own fields, sentence vectors, the server, ONNX, a sweep, and as a teacher."""
+    """Its own fields, sentence vectors, the server, ONNX, a sweep, and as a teacher.
+
+    The workdir remembers its module: it is imported again where it is unknown.
+    """
     pytest.importorskip("starlette", reason="needs the extra serve")
     from bert_jax.tools.serve.service import Service
     from tests.tools.serve.conftest import client_of
 
     source, run = finished(count_words), str(tmp_path / "run")
-    module = "tests.extension.toy_rating"
+    module = "my_rating"
+    own = pathlib.Path(__file__).parent / "extension" / "toy_rating.py"
+    (tmp_path / f"{module}.py").write_text(own.read_text())
     monkeypatch.setitem(TASKS, "rating", "")  # afterwards it is unknown again
     monkeypatch.delitem(TASKS, "rating")
     common = [f"--import={module}", "--task=rating", f"--config.prng_impl={tiny.PRNG_IMPL}"]
     common += ["--config.epochs=2", "--config.task.levels=3", f"--model={source.workdir}"]
+    with pytest.raises(UserError, match=f"imports: Python finds no module '{module}': run in"):
+        run_command(["finetune", str(ratings), f"--workdir={run}", *common])
+    monkeypatch.syspath_prepend(tmp_path)
     run_command(["finetune", str(ratings), f"--workdir={run}", *common])
-    assert store.load(run).task.levels == 3
+    monkeypatch.delitem(TASKS, "rating")
+    monkeypatch.delitem(sys.modules, module)
+    assert store.load(run).task.levels == 3 and store.load(run).imports == (module,)
     assert "accuracy" in json.loads((tmp_path / "run" / "results.json").read_text())["eval"]
     with pytest.raises(UserError, match="config.task.levels=1 must be at least 2"):
         run_command(["finetune", str(ratings), f"--workdir={run}2", *common[:-2], common[-1],
@@ -333,17 +305,10 @@ def test_a_task_in_a_file_of_ones_own_works_with_every_command(
     assert "1 jobs" in capsys.readouterr().out
 
 
-def test_what_python_has_trained_remembers_its_module_too(files, tmp_path, monkeypatch):
+def test_configurations_remember_the_modules_of_tasks_and_encoders(finished, files):
+    """Also of an encoder that a run starts from, which nobody names again."""
     config, _ = count_words(files)
-    bert_jax.train(config.replace(COMMON | {"epochs": 1.0}), tmp_path / "run")
-    assert store.load(str(tmp_path / "run")).imports == ("tests.extension.toy_task",)
-    monkeypatch.delitem(TASKS, "count_words")
-    (found,) = bert_jax.load(tmp_path / "run").predict(["moon river"])
-    assert found.keys() == {"id", "words"}
-
-
-def test_a_run_remembers_the_module_of_an_encoder_that_it_starts_from(finished, files):
-    """On the command line too, where nobody names it again; one that an import has is not named."""
+    assert api.resolve(config, "").imports == ("tests.extension.toy_task",)
     source = finished(pretraining_of_bags)
     config, _ = classification_of_bags(files)
     resolved = resolve(config.replace({"init_from": source.workdir}).to_dict(), ())
@@ -359,9 +324,7 @@ def test_a_task_of_an_installed_package_is_found(monkeypatch):
     monkeypatch.delitem(TASKS, "count")
 
 
-def test_an_optimizer_and_a_schedule_of_optax_train_and_resume_bit_for_bit(
-    files, tmp_path, monkeypatch
-):
+def test_an_optimizer_and_a_schedule_of_optax_train(files, tmp_path, monkeypatch):
     for table, name in ((OPTIMIZERS, "lion"), (SCHEDULES, "one_cycle")):
         monkeypatch.setitem(table, name, None)  # afterwards it is unknown again
     config, _ = count_words(files)
@@ -378,8 +341,6 @@ def test_an_optimizer_and_a_schedule_of_optax_train_and_resume_bit_for_bit(
     shapes = {leaf.shape for leaf in jax.tree.leaves(state.params)}
     moments = [leaf.shape for leaf in jax.tree.leaves(state.opt_state) if leaf.ndim]
     assert {*moments} == shapes and len(moments) == len(jax.tree.leaves(state.params))
-    train_in_parts(config, tmp_path / "parts", steps // 2)
-    assert_same_run(tmp_path / "parts", str(workdir))
 
 
 def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
@@ -395,10 +356,7 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
     assert is_complete and state.params.keys() == {"bag", "classifier"}
     printed = capsys.readouterr().out
     assert f"from the parameters of {source.workdir}, step 60" in printed
-    assert (
-        ", with new, random ones for classifier, " in printed
-        or ", with new, random ones for classifier\n" in printed
-    )
+    assert ", with new, random ones for classifier" in printed
     predictor = Predictor(load_model(source.workdir))
     extractor = FeatureExtractor(predictor, Choice(level="sentence"))
     ((_, features),) = extractor.run([extractor.row(Text("moon river"))])

@@ -96,6 +96,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
         **{"data__line_format": "sentences", "data__num_processes": 1},
         **{f"model__{name}": value for name, value in tiny.SIZES.items()},
         "model__max_position_embeddings": 128,
+        "model__num_layers": 1,
     }
 
     def get_small_config(name, **values):

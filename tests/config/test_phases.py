@@ -48,7 +48,7 @@ def test_a_duration_in_any_unit(text, steps, make_config):
     assert duration_steps(config.eval.every, PHASE, 640, 1000) == steps
 
 
-@pytest.mark.parametrize("text", ["", "often", "-1", "1.2.3", ".", "1e999", "1 year", "1 epochs 2"])
+@pytest.mark.parametrize("text", ["", "-1", "1.2.3", "1e999", "1 year", "1 epochs 2"])
 def test_malformed_durations(text, make_config):
     message = r"config\.log\.every=.* is not a duration: use for example 100 \(steps\)"
     with pytest.raises(ValueError, match=message):
@@ -73,11 +73,10 @@ def test_the_length_of_training_in_any_unit(length, steps, make_config):
     assert config.total_steps((160, 80)) == steps
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 3, 4])
-def test_whole_epochs_are_whole_batches(epochs, make_config):
-    config = make_config(phases=((32, 1.0, 16),), epochs=float(epochs))
+def test_whole_epochs_are_whole_batches(make_config):
+    config = make_config(phases=((32, 1.0, 16),), epochs=3.0)
     for batches in range(1, 1000):
-        assert config.total_steps((16 * batches,)) == epochs * batches
+        assert config.total_steps((16 * batches,)) == 3 * batches
 
 
 # --------------------------------------------------------------------------------- phases
@@ -107,17 +106,6 @@ def test_the_name_of_a_task_ends_a_phase(make_config):
     config = make_config(phases=((64, 0.5, 8, "causal_lm"), (64, 0.5)), **STAGES | SINGLE)
     found = [(p.first_step, p.task) for p in config.make_phases(12)]
     assert found == [(0, "causal_lm"), (4, "causal_lm"), (6, ""), (8, "")]
-
-
-@pytest.mark.parametrize("steps", [1, 2, 3, 10, 17, 999_999])
-def test_phases_follow_one_another_without_a_gap(steps, make_config):
-    shares = (0.1, 0.2, 0.3, 0.15, 0.25)
-    config = make_config(phases=tuple((32 * (i + 1), share) for i, share in enumerate(shares)))
-    phases = config.make_phases(steps)
-    bounds = [p.first_step for p in phases] + [phases[-1].last_step]
-    assert bounds[1:] == [p.last_step for p in phases]
-    assert (bounds[0], bounds[-1]) == (0, steps)
-    assert bounds == sorted(bounds)
 
 
 # A phase on next tokens is for models without other heads.
@@ -150,8 +138,9 @@ def test_stages_of_the_masking_rate_are_phases_that_go_on_with_the_rows(make_con
     assert config.optimizer.phase_shares == (0.5, 0.25, 0.25)
 
 
-@pytest.mark.parametrize("stages", [2, 3, 7])
-@pytest.mark.parametrize("shares", [(1.0,), (0.9, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.1,) * 10])
+@pytest.mark.parametrize(
+    "shares, stages", [((1.0,), 2), ((0.9, 0.1), 7), ((1 / 3, 1 / 3, 1 / 3), 3), ((0.1,) * 10, 3)]
+)
 def test_stages_follow_one_another_without_a_gap(shares, stages, make_config):
     entries = tuple((32, share) for share in shares)
     config = make_config(phases=entries, **{**STAGES, "data.mask_stages": stages})
@@ -163,37 +152,24 @@ def test_stages_follow_one_another_without_a_gap(shares, stages, make_config):
         assert math.isclose(sum(p.share for p in phases), 1)
 
 
-def test_stages_take_predictions_from_the_rate(make_config):
-    with pytest.raises(ValueError, match="has numbers of predictions, which .*mask_rounding='row'"):
-        make_config(phases=((64, 1.0, 8, 20),), **STAGES)
-
-
 @pytest.mark.parametrize(
-    "phases",
+    "phases, message",
     [
-        (),
-        (128,),
-        ((128,),),
-        ((128, 1.0, 8, 8, 8),),
-        ((128, "1"),),
-        ((128, "causal_lm", 1.0),),
-        ((128, 1.0, 8, 8, 8, "causal_lm"),),
-        ("causal_lm",),
-        ((1.5, 1.0),),
-        ((128, 1.0, -8),),
+        ((), "is not a tuple of .sequence length, fraction"),
+        ((128,), "is not a tuple of .sequence length, fraction"),
+        (((128, 1.0, 8, 8, 8),), "is not a tuple of .sequence length, fraction"),
+        (((128, "causal_lm", 1.0),), "is not a tuple of .sequence length, fraction"),
+        (((1.5, 1.0),), "is not a tuple of .sequence length, fraction"),
+        (((128, 1.0, -8),), "is not a tuple of .sequence length, fraction"),
+        (((128, 0.5), (128, 0.4)), "has fractions of the steps that add up to"),
+        (((128, 1.5), (128, -0.5)), "has fractions of the steps that add up to"),
     ],
 )
-def test_malformed_phases(phases, make_config):
-    with pytest.raises(
-        ValueError, match=r"is not a tuple of \(sequence length, fraction of the steps"
-    ):
+def test_malformed_phases(phases, message, make_config):
+    with pytest.raises(ValueError, match=message):
         make_config(phases=phases)
-
-
-@pytest.mark.parametrize("shares", [(0.5, 0.4), (1.0, 1.0), (1.5, -0.5)])
-def test_fractions_must_add_up_to_one(shares, make_config):
-    with pytest.raises(ValueError, match="has fractions of the steps that add up to"):
-        make_config(phases=tuple((128, share) for share in shares))
+    with pytest.raises(ValueError, match="has numbers of predictions, which .*mask_rounding='row'"):
+        make_config(phases=((64, 1.0, 8, 20),), **STAGES)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +188,7 @@ def test_slots_for_the_max_masks(rounding, at_128, at_512, at_8, make_config):
     assert max_masks(8, 0.15, rounding) == at_8
 
 
-@pytest.mark.parametrize("length", [8, 24, 64, 128, 512])
+@pytest.mark.parametrize("length", [8, 128, 512])
 def test_of_ten_million_rows_of_coins_not_one_overflows(length):
     slots = max_masks(length, 0.15, "bernoulli")
     beyond = sum(

@@ -14,10 +14,8 @@ PRETRAINING, FINETUNING = (
 @pytest.mark.parametrize(
     ("name", "fields", "expected"),
     [
-        ("batch_size", FINETUNING, "did you mean 'global_batch_size'?"),
         ("learning_rate", FINETUNING, "did you mean 'optimizer.learning_rate'?"),
         ("learning_rte", FINETUNING, "did you mean 'optimizer.learning_rate'?"),
-        ("max_seq_length", FINETUNING, "did you mean 'max_length'?"),
         (
             "max_seq_length",
             PRETRAINING,

@@ -1,7 +1,6 @@
 """config.json in the folder of a run, and what may change in it."""
 
 import json
-import pathlib
 
 import pytest
 
@@ -16,7 +15,8 @@ def test_a_saved_configuration_is_loaded_with_its_tuples(make_config, tmp_path):
     assert loaded.to_dict() == config.to_dict()
     assert store.differences(loaded, config) == []
     assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
-    assert json.loads((tmp_path / "config.json").read_text())["steps"] == 3
+    expected = json.dumps(config.to_dict(), indent=2, sort_keys=True) + "\n"
+    assert (tmp_path / "config.json").read_bytes() == expected.encode()
 
 
 def test_differences_name_what_decides_the_numbers(make_config):
@@ -44,48 +44,30 @@ def test_lengths_that_are_left_to_the_run_are_those_that_it_has(make_labelled):
     assert store.differences(left, other) == ["data.bucket_lengths: () -> (16, 48)"]
 
 
-def test_a_folder_without_a_run(tmp_path):
-    with pytest.raises(ValueError, match="holds no run: there is no config.json in it"):
-        store.load(str(tmp_path))
-
-
-def test_the_bytes_are_indented_json_with_sorted_names(make_config, tmp_path):
-    config = make_config()
-    store.save(config, str(tmp_path))
-    expected = json.dumps(config.to_dict(), indent=2, sort_keys=True) + "\n"
-    assert (tmp_path / "config.json").read_bytes() == expected.encode()
-
-
-def test_a_changed_model_is_a_difference(make_config):
-    before, after = make_config(**{"model.positions": "rotary"}), make_config()
-    assert store.differences(before, after) == ["model.positions: 'rotary' -> 'learned'"]
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "3", '{"model": 3}', ""])
-def test_a_corrupt_file(content, tmp_path):
-    (tmp_path / "config.json").write_text(content)
-    with pytest.raises(ValueError, match=r"config.json is corrupt \(.*\): train again with"):
-        store.load(str(tmp_path))
-
-
-def test_a_file_of_another_version(make_config, tmp_path):
-    values = make_config().to_dict()
-    del values["seed"]
-    (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"this version of the program \(config.seed is missing"):
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (None, "holds no run: there is no config.json in it"),
+        ("{", r"config.json is corrupt \(.*\): train again with"),
+        ("[]", r"config.json is corrupt \(.*\): train again with"),
+        ('{"model": 3}', r"config.json is corrupt \(.*\): train again with"),
+        ("no seed", r"this version of the program \(config.seed is missing"),
+    ],
+)
+def test_a_file_that_is_not_of_this_program(content, message, make_config, tmp_path):
+    if content == "no seed":
+        content = json.dumps({k: v for k, v in make_config().to_dict().items() if k != "seed"})
+    if content is not None:
+        (tmp_path / "config.json").write_text(content)
+    with pytest.raises(UserError, match=message):
         store.load(str(tmp_path))
 
 
 def test_the_folder_of_another_program(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for refuse in (store.load, store.check_workdir):
-        with pytest.raises(ValueError) as error:
+        with pytest.raises(ValueError, match="is not a workdir: .*bert_jax convert from_hf"):
             refuse(str(tmp_path))
-        assert str(error.value) == (
-            f"{tmp_path} is not a workdir: its config.json is another program's. Choose another"
-            " folder; to import a BERT into a new workdir, run bert_jax convert from_hf"
-            f" {tmp_path} NEW."
-        )
     store.check_workdir(str(tmp_path / "new"))
 
 
@@ -95,12 +77,3 @@ def test_a_run_has_begun_from_one_source(make_config, tmp_path):
     store.save(config, str(tmp_path))
     assert store.has_begun("theirs", str(tmp_path))
     assert not store.has_begun("others", str(tmp_path))
-
-
-def test_a_failed_save_leaves_the_old_file(make_config, tmp_path, monkeypatch):
-    store.save(make_config(steps=1), str(tmp_path))
-    monkeypatch.setattr(pathlib.os, "replace", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        store.save(make_config(steps=2), str(tmp_path))
-    assert store.load(str(tmp_path)).steps == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]

@@ -1,7 +1,5 @@
 """The probabilities of a copy head against its formula, one slot and one position at a time."""
 
-from typing import Any
-
 import jax
 import numpy as np
 import pytest
@@ -69,18 +67,9 @@ def test_probabilities_are_the_mixture_of_softmax_and_copies_within_an_example(c
             expected = formula(params["copy_head"], *states, batch, row, slot)
             np.testing.assert_allclose(found[row, slot], expected, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(found.sum(-1), 1, rtol=1e-5)
-    plain = jax.nn.softmax(outputs.masked_lm_logits[..., :WORDS])
-    nothing_to_copy = [(1, 2), (2, 0)]  # the only word of its example; padding
-    for at in np.ndindex(3, 6):
-        is_plain = np.allclose(found[at], plain[at], rtol=1e-4)
-        assert is_plain == (at in nothing_to_copy or at in [(1, 3), *((2, i) for i in range(6))])
 
 
 def test_a_new_head_copies_little(case):
     """Merity et al. and See et al. learn the gate; ours begins at sigmoid(-2) = 12 %."""
-    params: Any = MODEL.init(jax.random.key(0), case[1])["params"]
-    assert not params["copy_head"]["gate_kernel"].any()
-    copies = apply(MODEL, params, case[1]).copies
-    gate = jax.nn.sigmoid(copies.gate)
-    has_source = copies.attention.any(-1)
-    np.testing.assert_allclose(gate, np.where(has_source, 0.1192, 0), atol=1e-4)
+    head = jax.jit(MODEL.init)(jax.random.key(0), case[1])["params"]["copy_head"]
+    assert not head["gate_kernel"].any() and head["gate_bias"] == -2

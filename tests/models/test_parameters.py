@@ -1,4 +1,4 @@
-"""Numbers of parameters and FLOPs against closed forms, and the sharding of every parameter."""
+"""Published numbers of parameters, FLOPs by counting, and the sharding of every parameter."""
 
 import dataclasses
 import re
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.config.encoder_fields import TransformerConfig
+from bert_jax.devices.trees import flatten
 from bert_jax.models import MODELS
 from bert_jax.models.bert import Bert, feed_forward_flops, query_flops
 from bert_jax.models.copy_head import copy_flops
@@ -28,70 +29,30 @@ LARGE = {"hidden_size": 1024, "num_layers": 24, "num_heads": 16, "intermediate_s
 TINY = {"hidden_size": 128, "num_layers": 2, "num_heads": 2, "intermediate_size": 512}
 
 
-def closed_form(config, next_sentence=True, heads=True):
-    """Parameters of the encoder, the pooler for next-sentence prediction, and the heads.
-
-    The decoder of the masked-LM head is the table of word embeddings, which counts once.
-    """
-    hidden, inner, rows = config.hidden_size, config.intermediate_size, config.padded_vocab_size
-    dense, layer_norm = hidden * hidden + hidden, 2 * hidden
-    tables = rows + config.type_vocab_size
-    tables += config.max_position_embeddings if config.positions == "learned" else 0
-    layer = 4 * dense + (hidden * inner + inner) + (inner * hidden + hidden) + 2 * layer_norm
-    layer += (hidden * inner + inner) if config.feed_forward == "gated" else 0
-    encoder = tables * hidden + layer_norm + config.num_layers * layer
-    encoder += layer_norm if config.norm_place == "pre" else 0
-    pooler, pair_head = (dense, 2 * hidden + 2) if next_sentence else (0, 0)
-    return encoder + pooler + heads * ((dense + layer_norm + rows) + pair_head)
-
-
 @pytest.mark.parametrize(
     ("sizes", "encoder", "with_heads"),
     [
         ({}, 109_482_240, 110_106_428),
         (LARGE, 335_141_888, 336_226_108),
-        ({"vocab_size": 28996}, 108_310_272, 108_932_934),
-        ({"vocab_size": 21128}, 102_267_648, 102_882_442),
         (TINY, 4_385_920, 4_433_468),
     ],
-    ids=["base uncased", "large uncased", "base cased", "base chinese", "tiny"],
+    ids=["base uncased", "large uncased", "tiny"],
 )
 def test_numbers_of_parameters_are_the_published_ones(sizes, encoder, with_heads):
-    config = make_config(**BASE | sizes)
-    assert closed_form(config, heads=False) == encoder
-    assert closed_form(config) == with_heads
-    if sizes in ({}, TINY):  # more layers only take longer to trace
-        batch = make_batch(config)
-        assert parameter_count(EncoderWithPooler(config), batch) == encoder
-        assert parameter_count(PreTrainingModel(config, next_sentence=True), batch) == with_heads
+    """With all layers as large as the second one: more layers only take longer to trace."""
+    one, two = (make_config(**BASE | sizes | {"num_layers": n}) for n in (1, 2))
+    layers = (BASE | sizes)["num_layers"]
 
+    def count(make):
+        first, second = (parameter_count(make(config), make_batch(config)) for config in (one, two))
+        return first + (layers - 1) * (second - first)
 
-def test_without_next_sentence_prediction_there_is_no_pooler_and_no_head():
-    config, pooler, head = make_config(**BASE), 768 * 768 + 768, 768 * 2 + 2
-    assert closed_form(config, False, heads=False) == 109_482_240 - pooler
-    assert closed_form(config, False) == 110_106_428 - pooler - head
-    config = make_config(**BASE | TINY)
-    batch = make_batch(config)
-    assert parameter_count(Bert(config), batch) == closed_form(config, False, heads=False)
-    found = parameter_count(PreTrainingModel(config, next_sentence=False), batch)
-    assert found == closed_form(config, False)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"pad_vocab_to_multiple_of": 64},
-        {"norm_place": "pre"},
-        {"positions": "rotary"},
-        {"feed_forward": "gated"},
-        {"norm_place": "pre", "positions": "none", "feed_forward": "gated"},
-    ],
-    ids=str,
-)
-def test_the_closed_form_of_every_option(changes):
-    config = make_config(**changes)
-    model = PreTrainingModel(config, next_sentence=True)
-    assert parameter_count(model, make_batch(config)) == closed_form(config)
+    assert count(EncoderWithPooler) == encoder
+    assert count(lambda config: PreTrainingModel(config, next_sentence=True)) == with_heads
+    pooler, pairs = encoder - count(Bert), 2 * one.hidden_size + 2
+    assert pooler == one.hidden_size * (one.hidden_size + 1)
+    without = count(lambda config: PreTrainingModel(config, next_sentence=False))
+    assert without == with_heads - pooler - pairs
 
 
 def count_products(jaxpr):
@@ -130,40 +91,17 @@ def test_flops_are_those_of_the_matrix_products(changes):
         assert count_products(jaxpr(params).jaxpr) == expected
 
 
-# ------------------------------------------------------------------ sharding
-
-# The table of all parameters before encoders and heads had tables of their own: the first row that
-# matches decides. Checkpoints of sharded runs were written with it.
-
-
-def specs_of(path, rules):
-    return [spec for pattern, spec in rules if re.search(pattern, path)]
-
-
-def leaf_paths(module, batch):
-    shapes = parameter_shapes(module, batch)
-    return {
-        "/".join(key.key for key in path): leaf
-        for path, leaf in jax.tree_util.tree_flatten_with_path(shapes)[0]
-    }
-
-
 @pytest.mark.parametrize(
     "name", [name for name, row in MODELS.items() if issubclass(row.config, TransformerConfig)]
 )
 def test_an_encoder_needs_no_rules_but_its_own(name):
     """And the rules of heads match none of its parameters, so that no row is missed."""
-    for changes in (
-        {},
-        {"norm_place": "pre", "feed_forward": "gated", "positions": "none"},
-    ):
-        config = make_config(**changes)
-        for path in leaf_paths(MODELS[name].encoder(config), make_batch(config)):
-            assert specs_of(path, MODELS[name].rules), path
-            assert not specs_of(f"{name}/{path}", HEAD_RULES), path
 
+    def specs_of(path, rules):
+        return [spec for pattern, spec in rules if re.search(pattern, path)]
 
-def test_unknown_parameters_have_no_sharding():
-    rules = (*MODELS["bert"].rules, *HEAD_RULES)
-    for path in ("bert/encoder/layer_0/experts/kernel", "bert/adapter/bias", "head/weights"):
-        assert not specs_of(path, rules)
+    config = make_config(norm_place="pre", feed_forward="gated", num_layers=1)
+    for path in flatten(parameter_shapes(MODELS[name].encoder(config), make_batch(config))):
+        assert specs_of(path, MODELS[name].rules), path
+        assert not specs_of(f"{name}/{path}", HEAD_RULES), path
+    assert not specs_of(f"{name}/encoder/layer_0/experts/kernel", MODELS[name].rules)

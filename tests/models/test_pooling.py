@@ -4,9 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.models.model import parameter_shapes
-from bert_jax.models.pooling import POOLS, EncoderWithPooler, pool
-from tests.models.small import apply, make_batch, make_config, random_params
+from bert_jax.models.pooling import POOLS, pool
 
 NAMES = tuple(POOLS)
 
@@ -62,20 +60,3 @@ def test_values_and_gradients_at_padding_have_no_effect(packed, name):
     np.testing.assert_array_equal(other_gradient, gradient)
     assert not np.asarray(gradient)[~is_token[..., 0]].any()
     assert np.isfinite(gradient).all()
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_pooler_is_a_dense_layer_and_tanh_on_the_vector(name):
-    config = make_config(num_layers=1)
-    module, batch = EncoderWithPooler(config, name), make_batch(config)
-    params = random_params(module, batch, spread=0.2)
-    plain = jax.tree.map(
-        lambda leaf: leaf.shape, parameter_shapes(EncoderWithPooler(config), batch)
-    )
-    assert jax.tree.map(np.shape, params) == plain
-    encoded, pooled = apply(module, params, batch)
-    pooler = params["pooler"]
-    for row in range(3):
-        x = by_hand(name, encoded.hidden[row], batch["example_ids"][row], 1)
-        expected = np.tanh(x @ pooler["kernel"] + pooler["bias"])
-        np.testing.assert_allclose(pooled[row, 0], expected, atol=1e-5)

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.tasks.bidirectional_lm.sampled_softmax import (
-    Sample,
     draw_log_uniform,
-    log_expected_counts,
     log_uniform_probabilities,
     sample_words,
     sampled_cross_entropy,
@@ -74,12 +72,6 @@ def test_a_sample_is_that_of_a_loop_over_the_draws(num_samples, size):
         assert int(sample.num_tries) == tries
 
 
-def test_expected_counts_are_the_probabilities_of_being_drawn_at_least_once():
-    sample = Sample(jnp.arange(3), jnp.array(17))
-    found = log_expected_counts(jnp.arange(40), sample, 40)
-    np.testing.assert_allclose(np.exp(found), 1 - (1 - probabilities(40)) ** 17, rtol=1e-5)
-
-
 cross_entropy = jax.jit(sampled_cross_entropy, static_argnums=5)
 
 
@@ -116,31 +108,3 @@ def test_the_loss_is_that_of_numpy_for_the_same_sample():
         logits = [logit(row, place, word) for word in words]
         expected = math.log(sum(map(math.exp, logits))) - logits[0]
         assert float(found[row, place]) == pytest.approx(expected, abs=1e-5)
-
-
-def test_with_a_sample_of_all_words_drawn_very_often_the_loss_is_the_full_one():
-    """The expected counts are 1 then: the correction vanishes, and no word is missing."""
-    size = 30
-    features, labels, table, bias = random_problem(size)
-    sample = Sample(jnp.arange(size), jnp.array(100_000))
-    logits = np.einsum("bpd,vd->bpv", features, table) + bias
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    expected = -np.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
-    found = cross_entropy(features, labels, table, bias, sample, size)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-def test_words_that_are_neither_sampled_nor_labels_get_no_gradient():
-    size = 30
-    features, labels, table, bias = random_problem(size)
-    sample = sample_words(jax.random.key(0), 6, size)
-
-    def loss(table, bias):
-        return sampled_cross_entropy(features, labels, table, bias, sample, size).sum()
-
-    grads = jax.jit(jax.grad(loss, argnums=(0, 1)))(table, bias)
-    touched = np.isin(np.arange(size), np.append(labels, sample.ids))
-    assert not touched.all()
-    for gradient in grads:
-        changed = np.asarray(gradient).reshape(size, -1).any(axis=1)
-        np.testing.assert_array_equal(changed, touched)

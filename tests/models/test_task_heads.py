@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models import crf
-from bert_jax.models.model import parameter_shapes
 from bert_jax.models.task_heads import (
-    ClassificationModel,
     MultipleChoiceModel,
     SpanModel,
     TaggingModel,
@@ -88,11 +86,11 @@ def test_padding_does_not_leak_into_tags(tagged_batch, head):
     np.testing.assert_array_equal(longer[:, : is_word.shape[1]][is_word], answers[0][is_word])
 
 
-@pytest.mark.parametrize("kind", [ClassificationModel, SpanModel, MultipleChoiceModel])
+@pytest.mark.parametrize("kind", [SpanModel, MultipleChoiceModel])
 def test_padding_does_not_leak_into_answers(kind):
     config = make_config(num_layers=1)
     batch = make_batch(config, seq=SEQ, batch=4)
-    model = kind(config, NUM_CLASSES) if kind is ClassificationModel else kind(config)
+    model = kind(config)
     longer, other = pad(batch, 8), garbage(batch, np.random.default_rng(2))
     labels, weights = np.array([1, 2, 0, 1]), np.array([1, 1, 1, 0], np.float32)
     if kind is MultipleChoiceModel:
@@ -111,29 +109,6 @@ def test_padding_does_not_leak_into_answers(kind):
     loss, same, padded = map(loss_of, (batch, other, longer))
     assert loss > 0.1 and same == loss
     np.testing.assert_allclose(padded, loss, rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "make_model",
-    [
-        lambda config: ClassificationModel(config, 2),
-        SpanModel,
-        MultipleChoiceModel,
-        lambda config: TaggingModel(config, 2),
-    ],
-    ids=["classification", "span", "multiple choice", "tagging"],
-)
-def test_half_precision_is_the_encoders_alone(tagged_batch, make_model):
-    config, batch = make_config(dtype="bfloat16"), dict(tagged_batch)
-    model = make_model(config)
-    if isinstance(model, MultipleChoiceModel):
-        batch = {name: array[:, None] for name, array in batch.items()}
-    shapes = parameter_shapes(model, batch)
-    assert {leaf.dtype for leaf in jax.tree.leaves(shapes)} == {jnp.dtype(jnp.float32)}
-    outputs = jax.eval_shape(
-        lambda p: model.apply({"params": p}, batch).replace(reading=None), shapes
-    )
-    assert {leaf.dtype for leaf in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
 
 
 @pytest.mark.parametrize("how", ["mean", "max"])

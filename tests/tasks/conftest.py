@@ -7,7 +7,7 @@
 | thresholds and temperatures: fitted, reported, used, stored | test_decisions |
 | losses of a copy head: those of the full mixture; nothing to copy | test_copying |
 | added losses: closed forms; gradients in microbatches and on a mesh | test_auxiliary |
-| distillation: closed forms of each loss, no gradient of the teacher | test_distillation |
+| distillation: closed forms of each loss | test_distillation |
 | masks: plain loops, shares, packed rows, meshes | test_masking, test_mask_units |
 | evaluations of pre-training have the same masks whatever training masks | test_pretraining |
 | answers and losses of heads on the device | test_device_side |

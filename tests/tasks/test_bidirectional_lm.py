@@ -1,6 +1,5 @@
 """ELMo's task: losses against numpy, the factor of the gradient, metrics, words, error messages."""
 
-import dataclasses
 import functools
 import math
 from collections import Counter
@@ -114,8 +113,11 @@ def test_words_that_are_not_predicted_are_the_unknown_word():
     }
     found, expected = (task.losses(outputs, x)["bidirectional_lm_loss"] for x in (batch, known))
     assert float(found.numerator) == float(expected.numerator)
-    other = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
+    other = make_task(sum_over_time=False).losses(outputs, batch)["bidirectional_lm_loss"]
     assert float(found.numerator) != pytest.approx(float(other.numerator))
+    # The gradient is that of the loss times the length of a row.
+    assert (found.gradient_scale, other.gradient_scale) == (LENGTH, 1.0)
+    assert float(found.denominator) == float(other.denominator) == 2 * 6
 
 
 def test_each_direction_has_its_own_sample():
@@ -132,14 +134,6 @@ def test_each_direction_has_its_own_sample():
         )
         expected = float((losses * batch["target_weights"]).sum())
         assert float(sums[f"{name}_loss"].numerator) == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_gradient_is_that_of_the_loss_times_the_length_of_a_row():
-    batch, outputs = make_batch(), make_outputs()
-    mean = make_task(sum_over_time=False).losses(outputs, batch)["bidirectional_lm_loss"]
-    assert (float(mean.denominator), mean.gradient_scale) == (2 * 6, 1.0)
-    scaled = make_task().losses(outputs, batch)["bidirectional_lm_loss"]
-    assert (float(scaled.denominator), scaled.gradient_scale) == (2 * 6, LENGTH)
 
 
 # ------------------------------------------------------------------ the model
@@ -167,34 +161,6 @@ def test_words_are_sampled_while_training_only_and_by_the_key():
     assert ids == [x.ids.tolist() for x in again] != [x.ids.tolist() for x in other]
     assert ids[0] != ids[1]
     assert all(len(set(x)) == 4 and max(x) < SIZE for x in ids)
-
-
-def test_states_are_carried_and_begin_with_zeros():
-    task = make_task()
-    apply = jax.jit(functools.partial(task.make_model().apply, deterministic=True))
-    first, second = make_batch(0, padded=False), make_batch(1, padded=False)
-    zeros = task.make_model().init_carry(ROWS)
-    jax.tree.map(lambda x: np.testing.assert_array_equal(x, 0), zeros)
-    without = apply({"params": make_params()}, first)
-    begun = apply({"params": make_params()}, first | {"carry": zeros})
-    np.testing.assert_array_equal(without.forward.features, begun.forward.features)
-    after = apply({"params": make_params()}, second | {"carry": begun.carry})
-    together = {name: np.concatenate([first[name], second[name]], axis=1) for name in first}
-    whole = apply({"params": make_params()}, together)
-    for name in ("forward", "backward"):
-        parts = [getattr(outputs, name).features for outputs in (begun, after)]
-        expected = getattr(whole, name).features
-        np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, atol=1e-6)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), after.carry, whole.carry)
-
-
-def test_rows_of_the_table_that_belong_to_no_word_have_no_probability():
-    outputs = (
-        make_task().make_model().apply({"params": make_params()}, make_batch(), deterministic=True)
-    )
-    probabilities = jax.nn.softmax(outputs.forward.logits())
-    assert probabilities.shape[-1] == 12
-    assert not probabilities[..., SIZE:].any()
 
 
 # ------------------------------------------------------------------ the task
@@ -258,59 +224,6 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
         assert found["perplexity"] == pytest.approx(math.exp(mean), rel=1e-4)
 
 
-def test_new_words_of_a_text_are_predicted_as_the_unknown_word():
-    tokenizer = WordTokenizer(make_word_vocabulary(WORDS), lowercase=False, grows=True)
-    data = make_data()
-    rows = data.encode([Text("the zebra")], tokenizer, Counter())
-    assert rows.ids[0][1] >= SIZE
-    task = data.bind(dataclasses.replace(MODEL, vocab_size=100), tokenizer)
-    assert (task.num_words, task.unk_id) == (SIZE, UNKNOWN)
-    batch = rows.take(np.array([0]), 8)
-    labels = [labels for _, labels in task._scored(make_outputs(), batch)]
-    assert labels[0][0, :3].tolist() == [3, UNKNOWN, 1]
-    assert labels[1][0, :3].tolist() == [UNKNOWN, 3, 0]
-
-
-@pytest.mark.parametrize(
-    "changes, message",
-    [
-        ({"task.softmax": "half"}, "config.task.softmax='half' must be one of full, sampled."),
-        ({"metrics": ("f1",)}, f"config.metrics: 'f1' is none of {', '.join(METRICS)}."),
-    ],
-)
-def test_settings_that_do_not_exist_are_refused(changes, message):
-    with pytest.raises(ValueError) as raised:
-        make_data(**changes)
-    assert str(raised.value) == message
-
-
-def test_the_encoder_carries_a_state():
-    model = make_model(next_sentence=False)
-    with pytest.raises(ValueError, match="a state in both directions, such as .*, not 'bert'."):
-        default_config("bidirectional_lm").replace({}, model=model)
-
-
-def test_a_sample_has_fewer_words_than_the_vocabulary():
-    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE})
-    message = f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set"
-    with pytest.raises(ValueError, match=message):
-        data.bind(MODEL, TOKENIZER, PHASE)
-    data = make_data(**{"task.softmax": "sampled", "task.num_samples": SIZE - 1})
-    assert data.bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
-    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0
-
-
-@pytest.mark.parametrize(
-    "task, segments, needed",
-    [("bidirectional_lm", "pairs", "needs"), ("pretraining", "stream", "cannot read")],
-)
-def test_streams_are_for_tasks_that_carry_states(task, segments, needed):
-    changes = {"data.segments": segments, "model.next_sentence": False}
-    message = f"task.name='{task}' {needed} config.data.segments='stream', and it is '{segments}': "
-    with pytest.raises(ValueError, match=message):
-        default_config(task).replace(changes)
-
-
 def make_rows(num_words: int, loss: float) -> SimpleNamespace:
     form = {"vocab_size": 50, "num_words": num_words}
     manifest = SimpleNamespace(
@@ -319,33 +232,6 @@ def make_rows(num_words: int, loss: float) -> SimpleNamespace:
     return SimpleNamespace(
         manifest=manifest, sequence_length=20, statistics={"log_uniform_loss": loss}
     )
-
-
-def test_sampled_words_must_be_sorted_by_frequency():
-    sampled = make_data(**{"task.softmax": "sampled", "task.num_samples": 3})
-    rows = make_rows(SIZE, 2.3)  # above log(9)
-    with pytest.raises(ValueError, match=r"The words of DATA/vocab.txt are not sorted by frequen"):
-        sampled.check_rows(rows)  # pyright: ignore[reportArgumentType]
-    make_data().check_rows(rows)  # pyright: ignore[reportArgumentType]
-    sampled.check_rows(make_rows(SIZE, 2.1))  # pyright: ignore[reportArgumentType]
-
-
-def test_data_for_another_number_of_words_are_refused():
-    message = r"DATA were prepared to predict 8 words, not 9: set config.model.vocab_size=8, or"
-    with pytest.raises(ValueError, match=message):
-        make_data().check_rows(make_rows(8, 1.0))  # pyright: ignore[reportArgumentType]
-
-
-def test_a_pair_of_texts_is_refused():
-    with pytest.raises(ValueError, match="line 3 is a pair, and a bidirectional language model"):
-        make_data().check_example(Text("a", "b", "texts.txt, line 3"), TOKENIZER, MODEL)
-    make_data().check_example(Text("a"), TOKENIZER, MODEL)
-
-
-def test_an_import_without_a_softmax_gives_no_probabilities():
-    with pytest.raises(ValueError, match="DIR were imported without a softmax: they give features"):
-        make_data().check_trained(["softmax/kernel"], "DIR")
-    make_data().check_trained(["elmo/x"], "DIR")
 
 
 def test_the_softmax_and_the_states_are_split_over_the_mesh():
@@ -357,3 +243,50 @@ def test_the_softmax_and_the_states_are_split_over_the_mesh():
     for leaf in jax.tree.leaves(state.carry):
         assert leaf.shape[0] == 8 and leaf.sharding.spec == PartitionSpec(("data", "fsdp"))
     assert len(jax.tree.leaves(state.carry)) == 8  # cell and output, 2 layers, 2 directions
+
+
+PAIRLESS = make_model(next_sentence=False)
+
+
+def sampled(num_samples):
+    return make_data(**{"task.softmax": "sampled", "task.num_samples": num_samples})
+
+
+def refused(**changes):
+    return lambda: make_data(**{name.replace("__", "."): x for name, x in changes.items()})
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (refused(metrics=("f1",)), "'f1' is none of "),
+        (refused(data__segments="pairs"), "'bidirectional_lm' needs config.data.segments='stream'"),
+        (
+            lambda: default_config("pretraining").replace(
+                {"data.segments": "stream", "model.next_sentence": False}
+            ),
+            "'pretraining' cannot read config.data.segments='stream'",
+        ),
+        (
+            lambda: default_config("bidirectional_lm").replace({}, model=PAIRLESS),
+            "a state in both directions, such as .*, not 'bert'",
+        ),
+        (lambda: make_data().check_rows(make_rows(8, 1.0)), "prepared to predict 8 words, not 9"),
+        (lambda: sampled(3).check_rows(make_rows(SIZE, 2.3)), "are not sorted by frequency"),
+        (
+            lambda: sampled(SIZE).bind(MODEL, TOKENIZER, PHASE),
+            f"num_samples={SIZE} must be below the number of words, {SIZE}: lower it, or set",
+        ),
+        (
+            lambda: make_data().check_example(Text("a", "b", "x, line 3"), TOKENIZER, MODEL),
+            "line 3 is a pair, and",
+        ),
+        (lambda: make_data().check_trained(["softmax/kernel"], "DIR"), "DIR were imported without"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+    sampled(3).check_rows(make_rows(SIZE, 2.1))  # log(9) is above
+    assert sampled(SIZE - 1).bind(MODEL, TOKENIZER, PHASE).num_sampled == SIZE - 1
+    assert make_data().bind(MODEL, TOKENIZER, PHASE).num_sampled == 0

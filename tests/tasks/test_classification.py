@@ -86,19 +86,9 @@ def test_the_logits_of_the_windows_of_a_text_are_pooled(pool):
     assert list(found[0]["probabilities"].values()) == pytest.approx(exp / exp.sum())
     assert [one["label"] for one in found] == ["a", "a"]
     assert data.score(gold, found) == {"accuracy": 0.5}  # of texts
-
-
-def test_windows_of_regressions_and_of_several_labels_are_pooled():
-    gold = examples(("1",), ("2",))
-    rows = SimpleNamespace(example=np.array([0, 1, 1]))
-    data = make("regression", ("pearson",), long_texts="windows")
-    found = data.collect(gold, rows, [{"logits": np.array([x])} for x in (1.0, 2.0, 4.0)])
-    assert [one["value"] for one in found] == [1.0, 3.0]
-    gold = examples(("a",), ("a", "b"))
-    data = with_labels(make("multi", ("f1",), long_texts="windows"), gold)
-    logits = ([1.0, -1.0], [3.0, -1.0], [-1.0, 2.0])
-    found = data.collect(gold, rows, [{"logits": np.array(x)} for x in logits])
-    assert [one["labels"] for one in found] == [["a"], ["a", "b"]]
+    data = make("regression", ("pearson",), long_texts="windows", window_pool="mean")
+    (*_, last) = data.collect(gold, rows, [{"logits": np.array([x])} for x in (5, 5, 8, 2)])
+    assert last["value"] == 2
 
 
 def test_a_published_set_determines_labels_and_their_kind():
@@ -115,16 +105,10 @@ def test_f1_is_of_two_labels():
         dataclasses.replace(data, labels=("a", "b", "c"))
 
 
-def test_lines_of_a_plain_text_are_texts_to_predict(tmp_path):
-    path = tmp_path / "lines.txt"
-    path.write_text("one, two\nthree\n")
-    texts = list(make().read(str(path), Counter(), labelled=False))
-    assert [text.text_a for text in texts] == ["one, two", "three"]
-
-
 @pytest.mark.parametrize(
     "arguments, content, expected",
     [
+        ({}, "one, two\nthree\n", [("one, two", None), ("three", None)]),  # plain lines
         ({"text_a": "text_a"}, "text_a\tid\none\t7\n", [("one", None)]),
         ({"text_a": "1", "label": "0"}, "7\tone\n8\ttwo\n", [("one", None), ("two", None)]),
         ({"published": "lcqmc"}, "one\ttwo\t1\n", [("one", "two")]),
@@ -140,10 +124,6 @@ def test_a_text_file_in_the_form_of_the_training_file_is_read_as_such(
     path.write_text(content)
     texts = make(**arguments).read(str(path), Counter(), labelled=False)
     assert [(text.text_a, text.text_b) for text in texts] == expected
-
-
-def test_plain_lines_are_no_pairs(tmp_path):
-    path = tmp_path / "lines.txt"
     path.write_text("one\ntwo\n")
-    with pytest.raises(ValueError, match=r"line 1: no columns \['#1 String', '#2 String'\]"):
+    with pytest.raises(ValueError, match="line 1: no columns .'#1 String', '#2 String'"):
         list(make(published="mrpc").read(str(path), Counter(), labelled=False))

@@ -66,14 +66,7 @@ def test_the_loss_of_a_crf_is_the_likelihood_of_rows_divided_by_words(tagged_bat
 
 
 def test_answers_of_taggers(tagged_batch):
-    """A linear head gives the largest probability of each word, a CRF the best path's marginals."""
-    outputs = apply(task := make_tagging("linear"), tagged_batch)
-    answers = task.answers(outputs, tagged_batch)
-    logits = np.asarray(outputs.logits, np.float64)
-    probabilities = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-    np.testing.assert_array_equal(answers["tags"], logits.argmax(-1))
-    np.testing.assert_allclose(answers["probabilities"], probabilities.max(-1), rtol=1e-5)
-
+    """A CRF gives the best path's marginals."""
     outputs = apply(task := make_tagging("crf"), tagged_batch)
     answers = task.answers(outputs, tagged_batch)
     is_word = jnp.asarray(tagged_batch["is_word"])

@@ -50,21 +50,6 @@ def test_a_classification_is_the_weighted_sum_of_cross_entropies(shape):
         assert total.numerator.dtype == total.denominator.dtype == jnp.float32
 
 
-def test_slots_of_weight_0_count_for_nothing():
-    logits, labels, weights = make_case(4, 6)
-    is_left_over = weights == 0
-    other = np.where(is_left_over[..., None], 50 - logits, logits)
-    changed = classify(other, np.where(is_left_over, 0, labels), weights)
-    jax.tree.map(np.testing.assert_array_equal, changed, classify(logits, labels, weights))
-
-
-def test_parts_of_a_batch_add_up():
-    case = make_case(4, 6)
-    parts = [classify(*(x[rows] for x in case)) for rows in (slice(0, 1), slice(1, 4))]
-    total = jax.tree.map(jnp.add, *parts)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), total, classify(*case))
-
-
 def test_the_gradient_is_probability_minus_one_hot_and_none_for_accuracy():
     logits, labels, weights = make_case(4, 6)
 

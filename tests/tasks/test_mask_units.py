@@ -9,6 +9,7 @@ import pytest
 from bert_jax.tasks.pretraining.masking import MaskingRule
 from bert_jax.tasks.pretraining.task import _masked_phrases
 from tests.tasks.test_masking import CLS, FIRST_WORD, MASK, SEP, VOCAB, chosen_of, mask
+from tests.tasks.test_masking import make_rows as make_plain_rows
 from tests.tasks.test_masking import make_rule as make_plain_rule
 
 IS_CONTINUATION = np.array([i >= FIRST_WORD and i % 3 == 0 for i in range(VOCAB)])
@@ -18,24 +19,13 @@ def make_rule(weights=(1.0, 1.0), masking="phrase", **changes) -> MaskingRule:
     return dataclasses.replace(make_plain_rule(masking), unit_weights=weights, **changes)
 
 
-def make_rows(count, seq, seed=0):
+def make_rows(count, seq):
     """[CLS] A [SEP] B [SEP] of different lengths; units are words, and phrases of three kinds."""
-    rng = np.random.default_rng(seed)
-    ids = rng.integers(FIRST_WORD, VOCAB, (count, seq))
-    length = rng.integers(seq // 2, seq + 1, (count, 1))
-    place = np.arange(seq)[None]
-    ids[:, 0] = CLS
-    ids = np.where((place == length // 2) | (place == length - 1), SEP, ids)
-    is_token = place < length
-    ids = np.where(is_token, ids, 0).astype(np.int32)
-    units = np.where((ids > MASK) & ~IS_CONTINUATION[ids], 1, 0)
-    kinds = rng.choice([0, 1, 1, 2, 3, 4], ids.shape)  # 0: continues a phrase
-    return {
-        "input_ids": ids,
-        "example_ids": is_token.astype(np.int32),
-        "cls_positions": np.zeros((count, 1), np.int32),
-        "mask_units": (units * kinds).astype(np.int8),
-    }
+    rng = np.random.default_rng(0)
+    rows = make_plain_rows(rng.integers(seq // 2, seq + 1, count), seq)
+    begins = (rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]
+    kinds = rng.choice([0, 1, 1, 2, 3, 4], begins.shape)  # 0: continues a phrase
+    return rows | {"mask_units": (begins * kinds).astype(np.int8)}
 
 
 def units_of(rows, row):
@@ -63,9 +53,8 @@ def choose_in_turn(units, keys, budget):
 
 def test_words_alone_are_masked_as_whole_words_bit_for_bit():
     rows = make_rows(200, 64)
-    rows["mask_units"] = ((rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]).astype(
-        np.int8
-    )
+    begins = (rows["input_ids"] > MASK) & ~IS_CONTINUATION[rows["input_ids"]]
+    rows["mask_units"] = begins.astype(np.int8)
     found = mask(jax.random.key(3), rows, make_rule((1.0,) * 4))
     expected = mask(jax.random.key(3), rows, make_rule((), "whole_word"))
     for name, array in expected.items():
@@ -77,7 +66,10 @@ WEIGHTS = (1.0, 2.0, 0.25, 0.0)
 
 @pytest.mark.parametrize("weights", [(1.0,) * 4, WEIGHTS], ids=["equal", "weighted"])
 def test_the_units_are_those_that_a_plain_loop_takes(weights):
-    """From the same random bits, by the keys -log(1 - u) / weight in double precision."""
+    """From the same random bits, by the keys -log(1 - u) / weight in double precision.
+
+    The first unit is thus drawn in proportion to its weight (Efraimidis & Spirakis 2006).
+    """
     rows, key = make_rows(200, 64), jax.random.key(7)
     chosen = chosen_of(mask(key, rows, make_rule(weights)))
     bits = np.asarray(jax.random.bits(jax.random.split(key, 4)[0], rows["input_ids"].shape))
@@ -88,36 +80,6 @@ def test_the_units_are_those_that_a_plain_loop_takes(weights):
         expected = np.zeros(64, bool)
         expected[choose_in_turn(units, keys, count)] = True
         np.testing.assert_array_equal(chosen[row], expected)
-
-
-def one_row(units, trials):
-    """`trials` copies of a row whose tokens have these numbers in mask_units."""
-    ids = [CLS, *range(FIRST_WORD, FIRST_WORD + len(units)), SEP]
-    return {
-        "input_ids": np.tile(np.array(ids, np.int32), (trials, 1)),
-        "example_ids": np.ones((trials, len(ids)), np.int32),
-        "cls_positions": np.zeros((trials, 1), np.int32),
-        "mask_units": np.tile(np.array([0, *units, 0], np.int8), (trials, 1)),
-    }
-
-
-def test_the_first_unit_is_drawn_in_proportion_to_its_weight():
-    """With one prediction only the units of one token fit: P = weight / sum of their weights."""
-    trials, weights = 40_000, (1.0, 1.0, 3.0, 0.5)
-    rows = one_row([1, 3, 2, 4, 4, 0, 1], trials)
-    rule = make_rule(weights, max_predictions=1)
-    shares = chosen_of(mask(jax.random.key(0), rows, rule))[:, 1:-1].mean(0)
-    # Unit 4 0 has two tokens and does not fit.
-    expected = np.array([1, 3, 1, 0.5, 0, 0, 1]) / 6.5
-    np.testing.assert_allclose(shares, expected, atol=5 * np.sqrt(0.25 / trials))
-    assert shares[4:6].sum() == 0
-
-
-def test_units_of_weight_0_are_never_masked_even_if_nothing_else_is_left():
-    rows = one_row([3, 3, 0, 3], 100)
-    masked = mask(jax.random.key(0), rows, make_rule((1.0, 1.0, 0.0)))
-    assert not np.asarray(masked["masked_lm_weights"]).any()
-    np.testing.assert_array_equal(masked["input_ids"], rows["input_ids"])
 
 
 def test_phrases_of_a_packed_row_fill_the_budget_of_their_example():

@@ -4,7 +4,6 @@ import collections
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -137,17 +136,6 @@ def test_a_rate_that_falls_masks_as_a_constant_one_of_that_moment(rounding):
         assert (found != expected).sum() <= 2
 
 
-def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
-    lengths = np.arange(4, 129)
-    masked = mask(jax.random.key(0), make_rows(lengths, 128), make_rule())
-    counts = np.asarray(masked["masked_lm_weights"]).sum(1)
-    np.testing.assert_array_equal(
-        counts, [min(20, max(1, int(round(length * 0.15)))) for length in lengths.tolist()]
-    )
-    by_length = dict(zip(lengths.tolist(), counts.tolist(), strict=True))
-    assert [by_length[n] for n in (30, 50, 70, 90, 128)] == [4, 8, 10, 14, 19]
-
-
 @pytest.mark.parametrize(
     "rounding, prob",
     [
@@ -156,68 +144,21 @@ def test_number_of_predictions_rounds_half_to_even_and_counts_special_tokens():
     ],
 )
 def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
-    lengths = list(range(3, 65)) * 3
-    rule = make_rule(max_predictions=20, masked_lm_prob=prob, rounding=rounding)
+    """Rounded half to even, special tokens counted; of too many for a row, the first by chance."""
+    lengths, key = list(range(3, 65)) * 3, jax.random.key(7)
+    rule = make_rule(max_predictions=10, masked_lm_prob=prob, rounding=rounding)
     for rows in (make_rows(lengths, 64), pack(make_rows([31] * 9, 31), [4, 3, 2])):
-        key = jax.random.key(7)
         chosen = chosen_of(mask(key, rows, rule))
         np.testing.assert_array_equal(chosen, choose_by_hand(key, rows, rule))
         assert not (chosen & np.isin(rows["input_ids"], (0, CLS, SEP))).any()
 
 
-def test_rounding_has_a_key_of_its_own():
-    key = jax.random.key(0)
-    keys = [*jax.random.split(key, 4), jax.random.fold_in(key, 4)]
-    assert len({tuple(jax.random.key_data(k).tolist()) for k in keys}) == 5
-
-
-def test_masks_fit_the_slots_and_other_slots_stay_empty():
-    rows = make_rows([64, 64, 12], 64)
-    few = mask(jax.random.key(0), rows, make_rule(max_predictions=3))
-    np.testing.assert_array_equal(few["masked_lm_weights"].sum(1), [3, 3, 2])
-    many = mask(jax.random.key(0), rows, make_rule(max_predictions=80))
-    assert many["masked_lm_positions"].shape == (3, 80)
-    np.testing.assert_array_equal(many["masked_lm_weights"].sum(1), [10, 10, 2])
-
-
-def test_fractions_over_a_million_tokens():
-    """15 % chosen; of these 80 % [MASK], 10 % kept, 10 % from the whole vocabulary; no bias."""
-    rows = make_rows([128] * 8000, 128)
-    rows["input_ids"][:, 64] = 7  # one segment, so that all places are alike
-    rule = make_rule(masked_lm_prob=0.15)
-    masked = mask(jax.random.key(3), rows, rule)
-    chosen = chosen_of(masked)
-    assert chosen.size > 1_000_000
-    assert chosen.mean() == pytest.approx(0.15, abs=0.002)
-
-    new, old = np.asarray(masked["input_ids"])[chosen], rows["input_ids"][chosen]
-    is_mask, is_kept = new == MASK, new == old
-    is_random = ~is_mask & ~is_kept
-    # A random word is [MASK] or the old one itself once in a thousand.
-    for share, flags in ((0.8, is_mask), (0.1, is_kept), (0.1, is_random)):
-        assert flags.mean() == pytest.approx(share, abs=0.005)
-
-    counts = np.bincount(new[is_random], minlength=VOCAB)
-    assert (counts[[0, 1, CLS, SEP]] > 0).all(), "special tokens are drawn too"
-    drawn = np.delete(counts, MASK)
-    expected = drawn.mean()
-    chi_square = ((drawn - expected) ** 2 / expected).sum() / (VOCAB - 2)
-    assert chi_square == pytest.approx(1, abs=6 * np.sqrt(2 / VOCAB))
-
-    by_place = chosen[:, 1:127].mean(0)
-    deviation = np.sqrt(by_place.mean() * (1 - by_place.mean()) / len(chosen))
-    assert np.abs(by_place - by_place.mean()).max() < 5 * deviation
-    # Neighbours are as often chosen together as any other two.
-    pairs = (chosen[:, 1:126] & chosen[:, 2:127]).mean()
-    assert pairs == pytest.approx(19 / 126 * 18 / 125, rel=0.02)
-
-
 # Rows of the paper's Table 8: shares of [MASK], the same and a random token.
-@pytest.mark.parametrize("shares", [(1.0, 0.0, 0.0), (0.8, 0.2, 0.0), (0.0, 0.2, 0.8)], ids=str)
+@pytest.mark.parametrize("shares", [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.0, 0.2, 0.8)], ids=str)
 def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
     names = ("mask_share", "keep_share", "random_share")
     rule = dataclasses.replace(make_rule(), **dict(zip(names, shares, strict=True)))
-    rows, key = make_rows([128] * 500, 128), jax.random.key(3)
+    rows, key = make_rows([128] * 2000, 128), jax.random.key(3)
     masked, default = mask(key, rows, rule), mask(key, rows, make_rule())
     chosen = chosen_of(masked)
     np.testing.assert_array_equal(chosen, chosen_of(default))  # the shares choose no tokens
@@ -231,6 +172,10 @@ def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
     for share, flags in zip(shares[:2], (is_mask, is_kept), strict=True):
         assert share or flags.mean() < 0.003
     assert shares[2] or not (~is_mask & ~is_kept).any()
+    if shares[2] > 0.5:  # from the whole vocabulary, special tokens too
+        drawn = np.delete(np.bincount(new[~is_mask & ~is_kept], minlength=VOCAB), MASK)
+        chi_square = ((drawn - drawn.mean()) ** 2 / drawn.mean()).sum() / (VOCAB - 2)
+        assert chi_square == pytest.approx(1, abs=6 * np.sqrt(2 / VOCAB))
 
 
 def test_spans_are_runs_of_whole_words_of_geometric_lengths():
@@ -276,60 +221,14 @@ def runs_of_spans(rng, weights):
     return (edges[1::2] - edges[::2]).tolist()
 
 
-@pytest.mark.parametrize("masking", ["subword", "whole_word", "span"])
-def test_examples_of_a_packed_row_are_masked_separately(masking):
-    rows = make_rows([30] * 9, 30)
-    packed = pack(rows, [4, 3, 2])
-    masked = mask(jax.random.key(0), packed, make_rule(masking, max_predictions=18))
-    chosen = chosen_of(masked)
+@pytest.mark.parametrize("masking", ["whole_word", "span"])
+def test_words_of_a_packed_row_fill_the_budget_of_their_example(masking):
+    packed = pack(make_rows([30] * 9, 30), [4, 3, 2])
+    chosen = chosen_of(mask(jax.random.key(0), packed, make_rule(masking, max_predictions=18)))
     for row, count in enumerate([4, 3, 2]):
-        for example in range(1, count + 1):
-            number = (chosen[row] & (packed["example_ids"][row] == example)).sum()
-            assert number == 4 if masking == "subword" else 1 <= number <= 4
+        numbers = np.bincount(packed["example_ids"][row][chosen[row]], minlength=count + 1)
+        assert numbers[0] == 0 and all(1 <= number <= 4 for number in numbers[1:])
     assert not (chosen & np.isin(packed["input_ids"], (0, CLS, SEP))).any()
-
-
-def test_more_predictions_than_slots_in_a_packed_row_are_chosen_at_random():
-    packed = pack(make_rows([30] * 8, 30), [4, 4])
-    rule = make_rule(max_predictions=10)
-    examples = collections.Counter()
-    for seed in range(50):
-        masked = mask(jax.random.key(seed), packed, rule)
-        chosen = chosen_of(masked)
-        assert (chosen.sum(1) == 10).all()
-        examples.update(packed["example_ids"][chosen].tolist())
-    assert all(examples[i] == pytest.approx(250, rel=0.2) for i in (1, 2, 3, 4))
-
-
-def test_exactly_as_many_tokens_of_each_row_are_chosen_and_each_as_often():
-    """Whatever its examples; at most half of the candidates of a short row."""
-    rows = jax.tree.map(jnp.asarray, pack(make_rows([20] * 4, 20), [3, 1]))
-    rule, draws = make_rule(max_predictions=10, rounding="row"), 2000
-    keys = jax.random.split(jax.random.key(0), draws)
-    masked = jax.jit(jax.vmap(lambda key: mask_batch(key, rows, rule)))(keys)
-    weights = np.asarray(masked["masked_lm_weights"])
-    assert (weights[:, 0] == 1).all()
-    np.testing.assert_array_equal(weights[:, 1].sum(-1), 9)  # of 17 words
-    for row in range(2):
-        words = ~np.isin(np.asarray(rows["input_ids"])[row], (0, CLS, SEP))
-        places = np.asarray(masked["masked_lm_positions"])[:, row][weights[:, row] > 0]
-        assert words[places].all()
-        counts = np.bincount(places, minlength=len(words))[words]
-        share = counts.mean() / draws
-        # Pearson's statistic; a token is drawn once at most, so that its counts vary less.
-        chi = ((counts - counts.mean()) ** 2).sum() / counts.mean() / (1 - share)
-        freedom = len(counts) - 1
-        assert abs(chi - freedom) < 4 * np.sqrt(2 * freedom), (chi, freedom)
-
-
-def test_masks_depend_on_the_key_and_rows_differ():
-    rows = make_rows([64] * 2, 64)
-    rows["input_ids"][1] = rows["input_ids"][0]
-    rule = make_rule()
-    first, again, other = (mask(jax.random.key(k), rows, rule) for k in (0, 0, 1))
-    np.testing.assert_array_equal(first["input_ids"], again["input_ids"])
-    assert (first["masked_lm_positions"] != other["masked_lm_positions"]).any()
-    assert (first["masked_lm_positions"][0] != first["masked_lm_positions"][1]).any()
 
 
 @pytest.mark.parametrize("changes", [{"masking": "span"}, {"rounding": "row"}], ids=str)
