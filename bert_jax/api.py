@@ -26,7 +26,8 @@ from bert_jax.data.corpus.prepare import prepare as prepare_corpus
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
-from bert_jax.plans.finetuning import TASKS, Plan, adaptation, default_workdir, plan_finetuning
+from bert_jax.plans import adaptation
+from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, plan_finetuning
 from bert_jax.tasks import TASKS as TASK_CLASSES
 from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task

@@ -26,7 +26,7 @@ from bert_jax.models.heads import LMHead
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Encoded
 from bert_jax.scores.attention import STATISTICS, attention_of_words
-from bert_jax.tasks.causal_lm import predicted_positions
+from bert_jax.tasks.causal_lm.task import predicted_positions
 from bert_jax.text.tokenization import Tokenizer
 
 

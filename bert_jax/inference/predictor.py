@@ -224,7 +224,7 @@ class Predictor:
         """
         windows: deque[tuple[EncodedTexts, int]] = deque()  # and the number of their batches
 
-        def batches() -> Iterator[tuple[Rows, np.ndarray, int]]:
+        def batches() -> Iterator[tuple[Any, np.ndarray, int]]:
             for rows in self._windows(forward, texts):
                 found = list(self.batches(rows.lengths, self.model.packs))
                 windows.append((rows, len(found)))

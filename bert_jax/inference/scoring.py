@@ -31,7 +31,7 @@ from bert_jax.data.labelled.texts import Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, predict_step
-from bert_jax.tasks.causal_lm import predicted_positions
+from bert_jax.tasks.causal_lm.task import predicted_positions
 
 # Ids of the tokens of a text, and their log-probabilities.
 Scored = tuple[list[int], list[float]]

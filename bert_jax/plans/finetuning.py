@@ -31,7 +31,7 @@ from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import read_sentence_vectors
-from bert_jax.plans.finetuning import recipe
+from bert_jax.plans import recipe
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir

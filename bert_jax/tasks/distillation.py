@@ -53,6 +53,7 @@ def apply_both(task: Task, student: Any, params: Mapping[str, Any], batch: Batch
       params: parameters of the teacher.
       batch: what the student's model took.
     """
+    assert task.taught is not None
     teacher, _ = task.taught
     outputs = teacher.make_model().apply({"params": params}, batch, deterministic=True)
     return BothOutputs(student, jax.lax.stop_gradient(outputs))

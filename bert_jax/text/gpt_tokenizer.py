@@ -112,9 +112,9 @@ class GptTokenizer(Tokenizer):
         cleaned, places = places_of_clean_text(text, self._fix(text))
         spans, words = [], cast(Iterable[Any], self._splitter(cleaned))
         for word in words:
-            inside = zip(word.text, places[word.idx : word.idx + len(word.text)], strict=True)
+            pairs = zip(word.text, places[word.idx : word.idx + len(word.text)], strict=True)
             # Lower case may have more characters.
-            inside: list[Any] = [place for character, place in inside for _ in character.lower()]
+            inside = [place for character, place in pairs for _ in character.lower()]
             start = 0
             for piece in self._pieces_of(word.text.lower()):
                 stop = start + len(piece.removesuffix(END))

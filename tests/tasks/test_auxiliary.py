@@ -16,7 +16,7 @@ from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.tasks.auxiliary import Losses, add_losses
 from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.distillation import Distilled
+from bert_jax.tasks.distillation import apply_both, training_losses
 from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.training.state import init_params, init_state, parameter_rules
@@ -39,12 +39,11 @@ def z_loss(outputs, batch):
     return Sum(1e-2 * (log_z**2 * weights).sum(), weights.sum())
 
 
-DISTILLED = Distilled(
-    add_losses(PRETRAINING, {"z_loss": z_loss}),
+TAUGHT: Any = (
     dataclasses.replace(PRETRAINING, model=TEACHER),
     DistillationConfig(teacher="runs/teacher", temperature=2.0),
-    model=PRETRAINING.model,
 )
+DISTILLED = dataclasses.replace(add_losses(PRETRAINING, {"z_loss": z_loss}), taught=TAUGHT)
 
 
 def make_choices() -> dict[str, np.ndarray]:
@@ -67,10 +66,9 @@ def gradient_of(task, batch, num_microbatches, mesh_shape=(1, 1, 1)):
     """(gradient, metrics) of the real training step, which keeps the parameters."""
     mesh, params, key = make_mesh(*mesh_shape), random_params(task), jax.random.key(0)
     constants = {}
-    if isinstance(task, Distilled):
-        where = sharding.parameter_shardings(
-            mesh, parameter_rules(task.teacher), teacher := random_params(task.teacher)
-        )
+    if task.taught:
+        rules, teacher = parameter_rules(task.taught[0]), random_params(task.taught[0])
+        where = sharding.parameter_shardings(mesh, rules, teacher)
         constants = {"teacher": jax.device_put(teacher, where)}
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
     where = sharding.parameter_shardings(mesh, parameter_rules(task), params)
@@ -114,12 +112,13 @@ def test_in_microbatches_on_a_mesh_the_gradient_is_that_of_the_sum_of_the_means(
     found, metrics = gradient_of(task, batch, num_microbatches=4, mesh_shape=(1, 2, 2))
     assert loss_names(metrics.sums) == names  # jax sorts them
     assert metrics.finite.keys() == {*names, "gradient_norm"}
-    variables = {"teacher": random_params(task.teacher)} if isinstance(task, Distilled) else {}
+    teacher = random_params(task.taught[0]) if task.taught else {}
 
     def loss(params):
         masked = task.transform(jax.random.fold_in(jax.random.key(0), 0), batch)
-        outputs = task.make_model().apply({"params": params, **variables}, masked)
-        sums = task.all_losses(outputs, masked)
+        outputs = task.make_model().apply({"params": params}, masked)
+        outputs = apply_both(task, outputs, teacher, masked) if teacher else outputs
+        sums = training_losses(task, outputs, masked)
         return sum(sums[name].numerator / sums[name].denominator for name in names), sums
 
     (_, sums), expected = jax.jit(jax.value_and_grad(loss, has_aux=True))(random_params(task))

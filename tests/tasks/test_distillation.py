@@ -16,7 +16,7 @@ from bert_jax.config.groups import DistillationConfig
 from bert_jax.models.task_heads import IMPOSSIBLE, SpanOutputs
 from bert_jax.tasks import losses
 from bert_jax.tasks.classification import Classification
-from bert_jax.tasks.distillation import Distilled
+from bert_jax.tasks.distillation import apply_both, training_losses
 from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import Span
@@ -166,12 +166,12 @@ def labelled_batch(rows=4) -> Any:
 def test_the_losses_are_weighted_and_the_parts_are_reported():
     student = Classification(model=STUDENT, labels=("a", "b", "c"))
     teacher = dataclasses.replace(student, model=TEACHER)
-    task, batch = Distilled(student, teacher, CONFIG, model=STUDENT), labelled_batch()
-    variables = {"params": random_params(student), "teacher": random_params(teacher)}
-    outputs = jax.jit(task.make_model().apply)(variables, batch)
-    sums = task.losses(outputs, batch)
+    task, batch = dataclasses.replace(student, taught=(teacher, CONFIG)), labelled_batch()
+    alone = student.make_model().apply({"params": random_params(student)}, batch)
+    outputs = apply_both(task, alone, random_params(teacher), batch)
+    sums = training_losses(task, outputs, batch)
     assert loss_names(sums) == ("weighted_task_loss", "weighted_task_distilled_loss")
-    plain = task.task.losses(outputs.student, batch)
+    plain = student.losses(alone, batch)
     assert sums["task_loss"].numerator == plain["task_loss"].numerator
     assert sums["task_accuracy"] == plain["task_accuracy"]
     distilled = sums["task_distilled_loss"].numerator

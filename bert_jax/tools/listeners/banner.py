@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from bert_jax.config.encoders import finetuning_values
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.layers import describe_preset
+from bert_jax.config.layers import GIVEN, describe_preset
 from bert_jax.config.phases import Phase
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.labelled.batching import BucketedLoader, PackedLoader
@@ -22,6 +21,9 @@ def banner(run: Run) -> Iterator[str]:
     else:
         yield from _corpus(run)
     yield from run.task.describe()
+    for layer in ("encoder", GIVEN):
+        if names := [name for name, origin in run.config.origins if origin == layer]:
+            yield f"{layer:<10} {', '.join(f'{name}={run.config[name]}' for name in names)}"
 
 
 def _corpus(run: Run) -> Iterator[str]:
@@ -63,9 +65,6 @@ def _labelled(run: Run, config: FinetuningConfig) -> Iterator[str]:
             yield "           --config.task.strip_numbers=true removes the numbers of the words"
     if run.task.labels:
         yield f"labels     {', '.join(run.task.labels)}"
-    if fields := finetuning_values(config.model.to_dict(), config.fields()):
-        values = ", ".join(f"{name}={config[name]}" for name in fields)
-        yield f"for {config.model.name:<6} {values}"
     assert isinstance(evaluation[0], LabelledRows)
     loader = training[0].loader if training and isinstance(training[0], LabelledRows) else None
     yield _batches(config, loader, evaluation[0].pad_lengths)

@@ -190,7 +190,8 @@ def _form(
     def make(values: Values, where: str) -> Example:
         return task.EXAMPLE.from_inputs(prepare(values, where), where, next(_numbers))
 
-    shown = View(*(view or task.view), controls, samples, drawing or {})
+    title, note = view or task.view
+    shown = View(title, note, controls, samples, drawing or {})
     return Form(fields or controls, make, (shown,))
 
 

@@ -137,7 +137,7 @@ class _Expansion:
             return self.jobs[job].overrides["data.dir"]
 
         texts = {name: str(value) for name, value in run.overrides.items()}
-        texts = without_given(texts, self._more) | self._more
+        texts = without_given(texts, self._more) | {**self._more}
         texts = {name: REFERENCE.sub(replace, text) for name, text in texts.items()}
         if run.after:
             job = self._job_of(run.after, index)
