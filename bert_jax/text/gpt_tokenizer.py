@@ -114,7 +114,7 @@ class GptTokenizer(Tokenizer):
         for word in words:
             pairs = zip(word.text, places[word.idx : word.idx + len(word.text)], strict=True)
             # Lower case may have more characters.
-            inside = [place for character, place in pairs for _ in character.lower()]
+            inside: list[Any] = [place for character, place in pairs for _ in character.lower()]
             start = 0
             for piece in self._pieces_of(word.text.lower()):
                 stop = start + len(piece.removesuffix(END))
