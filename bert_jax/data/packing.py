@@ -55,14 +55,21 @@ def pack(lengths: np.ndarray, row_length: int, max_examples: int) -> tuple[np.nd
 def pack_rows(lengths: np.ndarray, row_length: int, max_examples: int) -> np.ndarray:
     """Returns int64[rows, max_examples], the numbers of the examples of each row, then -1.
 
-    The arguments and errors are those of `pack`. The rows of a batch are then laid out by
-    `batch.token_fields`, for encoded examples by `labelled.sequences.EncodedRows.take`:
-    `example_ids` count the examples of a row from 1, and `position_ids` restart at 0 in each, so
-    that no example attends to another.
+    The rows of a batch are then laid out by `batch.token_fields`, for encoded examples by
+    `labelled.sequences.EncodedRows.take`: `example_ids` count the examples of a row from 1, and
+    `position_ids` restart at 0 in each, so that no example attends to another.
 
     >>> pack_rows(np.array([5, 3, 2, 4]), row_length=8, max_examples=3)
     array([[ 0,  1, -1],
            [ 2,  3, -1]])
+
+    Args:
+      lengths: int[examples], in tokens, special tokens included.
+      row_length: tokens of a row.
+      max_examples: examples of a row, at least 1.
+
+    Raises:
+      UserError: an example is longer than a row.
     """
     order, sizes = pack(lengths, row_length, max_examples)
     rows = np.full((len(sizes), max_examples), -1, np.int64)

@@ -80,6 +80,10 @@ def wait_or_fail(*, key: str, timeout_ms: int) -> None:
     A process that comes here while it handles an error does not wait: it tells the others. At
     orbax's own barrier they would wait for it until the time is over, which is 20 minutes.
 
+    Args:
+      key: name of the barrier.
+      timeout_ms: milliseconds to wait.
+
     Raises:
       RuntimeError: another process has failed; its error is in the message.
     """
@@ -114,6 +118,10 @@ def wait_or_fail(*, key: str, timeout_ms: int) -> None:
 def gather(key: str, text: str) -> list[str]:
     """Returns the texts of all processes, in their order. Threads of a process may call it.
 
+    Args:
+      key: a name that is used once.
+      text: this process's text.
+
     Raises:
       RuntimeError: another process has failed; see `wait_or_fail`.
     """
@@ -128,6 +136,10 @@ def gather(key: str, text: str) -> list[str]:
 @contextlib.contextmanager
 def lock(workdir: str, log: Callable[[str], None]) -> Iterator[None]:
     """Locks the folder of a run until the block ends: its processes are one holder.
+
+    Args:
+      workdir: folder of the run.
+      log: see `locks.lock`.
 
     Raises:
       UserError: another run works in the folder.

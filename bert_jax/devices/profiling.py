@@ -43,7 +43,13 @@ class Profile:
         self._traced: list[int] = []  # steps of the trace in progress
 
     def step(self, number: int, train_step: Callable[..., Any], *arguments: Any) -> Any:
-        """Returns train_step(*arguments); traces it if it is one of the steps to trace."""
+        """Returns train_step(*arguments); traces it if it is one of the steps to trace.
+
+        Args:
+          number: number of the step, from 1.
+          train_step: the step.
+          *arguments: its arguments.
+        """
         if number not in self._steps:
             return train_step(*arguments)
         if not self._traced:

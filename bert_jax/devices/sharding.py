@@ -113,6 +113,9 @@ def split_rows(x: jax.Array) -> jax.Array:
     features, as the parameters are over `fsdp`, and moves them between devices again and again:
     a step of BERT-Base took twice the memory and five times as long. It returns `x` itself where
     no mesh of `make_mesh` is in use, or where the mesh cannot split the rows evenly.
+
+    Args:
+      x: float[batch, ...].
     """
     mesh = _mesh_in_use()
     if mesh is None or x.shape[0] % batch_shards(mesh):
@@ -145,10 +148,15 @@ def batch_shards(mesh: Mesh | AbstractMesh) -> int:
 
 
 def even_parts(mesh: Mesh, rows: int, parts: int) -> tuple[int, int]:
-    """Returns in how many equal parts, at most `parts`, a batch is computed, and the rows of each.
+    """Returns the number of equal parts in which a batch is computed, and the rows of each.
 
     The devices share the rows of a part evenly. For that there may be more rows in all than those
     of the batch, and fewer parts; their product has the same parts.
+
+    Args:
+      mesh: the devices.
+      rows: rows of the batch.
+      parts: maximum number of parts.
     """
     shards = batch_shards(mesh)
     of_part = -(-rows // (parts * shards)) * shards

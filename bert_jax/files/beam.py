@@ -80,7 +80,14 @@ class Beam:
     def run_stage(
         self, stage: str, jobs: Mapping[str, Callable[[], Any]], num_bytes: float, log: Log
     ) -> None:
-        """Runs all jobs, which can be pickled, as one pipeline; see `Workers.run_stage`.
+        """Runs all jobs as one pipeline, and logs its end.
+
+        Args:
+          stage: name of the stage in the log.
+          jobs: the file or folder that a job writes last -> the job, which can be pickled; what it
+            returns is dropped.
+          num_bytes: bytes of text of all jobs; 0: unknown.
+          log: takes lines of progress.
 
         Raises:
           UserError: raised by a job.

@@ -60,7 +60,13 @@ def open_checkpoint(
 ) -> ForeignCheckpoint:
     """Opens a checkpoint of another program and checks the size of its vocabulary.
 
-    The arguments are those of `exchange.open_foreign`.
+    Args:
+      path: file or folder.
+      format: a key of FORMATS; empty: the one that matches.
+      choices: settings that take precedence over the checkpoint's.
+
+    Raises:
+      UserError: it is incomplete, or not a model that this package has.
     """
     path = local_model(path)
     checkpoint = FORMATS[format or format_of(path)].open_checkpoint(path, choices or Choices())

@@ -21,7 +21,16 @@ _CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function
 
 
 def read_labels(values: Mapping[str, Any], path: str, rows: int) -> tuple[str, ...]:
-    """Returns the names of the classes, one for each row of the head; `path` is for messages."""
+    """Returns the names of the classes, one for each row of the head.
+
+    Args:
+      values: content of config.json.
+      path: names the file in messages.
+      rows: rows of the head.
+
+    Raises:
+      UserError: a key contradicts the head or another key.
+    """
     number = values.get("num_labels")
     if number is not None and number != rows:
         raise UserError(f"{path} has num_labels={number!r}, but the head has {rows} rows.")
@@ -68,9 +77,17 @@ def distinct_labels(labels: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]
 
 
 def read_problem_type(values: Mapping[str, Any], path: str, rows: int) -> tuple[str, list[str]]:
-    """Returns the value for `config.task.problem_type` of a text classifier, and notes.
+    """Returns what the logits of a text classifier are, and notes.
 
-    Without `problem_type`, one row is a number, as in transformers.
+    Args:
+      values, path, rows: see `read_labels`.
+
+    Returns:
+      A value for `config.task.problem_type`. Without `problem_type`, one row is a number, as in
+      transformers.
+
+    Raises:
+      UserError: the head cannot be of that kind.
     """
     stored = values.get("problem_type")
     if stored is not None and stored not in PROBLEM_TYPES:

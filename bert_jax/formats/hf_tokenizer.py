@@ -36,6 +36,10 @@ _MAX_BETWEEN = 30
 def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
     """Returns the content of tokenizer.json: text -> [CLS] ids [SEP], or a pair with token types.
 
+    Args:
+      tokenizer: tokenizer of this package.
+      vocabulary: the bytes of its vocabulary file.
+
     Raises:
       UserError: for a tokenizer, or a kind of SentencePiece model, that the library does not have.
     """

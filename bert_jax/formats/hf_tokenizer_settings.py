@@ -164,7 +164,15 @@ class TokenizerSettings:
 
 
 def read_settings(path: str, frames: bool = True) -> TokenizerSettings:
-    """Returns the settings of a folder, or of the folder of a file; `frames` is their field."""
+    """Returns the settings of a folder, or of the folder of a file.
+
+    Args:
+      path: the folder, or a file in it.
+      frames: whether texts are framed by [CLS] and [SEP].
+
+    Raises:
+      UserError: a file cannot be read.
+    """
     config, special, added = (_read(sibling(path, name)) for name in (CONFIG, SPECIAL, ADDED))
     config = {**special, **config}
     tokens = {name: sibling(path, ADDED) for name in added}

@@ -27,7 +27,11 @@ class ModelConfig:
     defaults: Mapping[str, Any]
 
     def read(self, values: Mapping[str, Any], path: str) -> dict[str, Any]:
-        """Returns fields of `config.model` for the content of the file `path`.
+        """Returns fields of `config.model`.
+
+        Args:
+          values: content of the file.
+          path: names the file in messages.
 
         Raises:
           UserError: a size is missing or not a number, or it is another kind of model.

@@ -188,8 +188,14 @@ def write_sentence_vectors(
 ) -> None:
     """Writes what `read_sentence_vectors` and all versions of sentence-transformers read.
 
-    Nothing is written if the pooling is not known, or something is done besides; to a workdir,
-    which only this package reads, the reason.
+    Nothing is written if the pooling is not known, or something is done besides; to a workdir, the
+    reason.
+
+    Args:
+      vectors: how vectors are made.
+      folder: folder of the model, where its other files are.
+      hidden_size: features of a hidden state.
+      is_workdir: whether only this package reads the folder.
     """
     if is_workdir and vectors.unknown:
         module = {"type": _TRANSFORMERS[0], "path": "", _UNKNOWN: vectors.unknown}

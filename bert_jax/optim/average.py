@@ -61,6 +61,10 @@ def swap_average(params: Any, opt_state: Any) -> tuple[Any, Any]:
 
     What is evaluated and saved as parameters is the mean; applied to that, this restores what is
     trained.
+
+    Args:
+      params: the parameters.
+      opt_state: state of an optimizer of `make_optimizer`.
     """
     if not isinstance(opt_state, AverageState):
         return params, opt_state

@@ -84,6 +84,11 @@ def depth_factors(params: Any, layer_decay: float, encoder: str) -> Any:
 
     1 for the heads, layer_decay for the encoder's last layer, and so on down to the embeddings
     (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").
+
+    Args:
+      params: the tree.
+      layer_decay: the factor from one layer to the one below it.
+      encoder: top-level name of the encoder's parameters.
     """
     depths = map_paths(lambda name: _depth(name, encoder), params)
     top = 1 + max((depth for depth in jax.tree.leaves(depths) if depth != _ABOVE), default=0)

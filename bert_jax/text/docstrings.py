@@ -58,7 +58,11 @@ _MIN_WORD_FRACTION = 0.7
 
 
 def prose_of(docstring: str) -> list[str]:
-    """Returns the sentences of a docstring (cleaned, as by `inspect.cleandoc`) that are prose."""
+    """Returns the sentences of a docstring that are English prose, in their order.
+
+    Args:
+      docstring: its indentation already cleaned, as by `inspect.cleandoc`.
+    """
     sentences = []
     for paragraph in _paragraphs(docstring.expandtabs().split("\n")):
         text = _plain(paragraph)

@@ -95,8 +95,13 @@ def frequent_words(counts: Mapping[str, int], tokenizer: Tokenizer, number: int)
     They have letters only, at least MIN_PIECES pieces or no piece at all ([UNK]), and occur
     MIN_COUNT times or more. Of equally frequent words, the alphabet decides.
 
+    Args:
+      counts: how often each word occurs (`vocabulary.count_words` of `wordpiece`).
+      tokenizer: the tokenizer of the vocabulary that they are added to.
+      number: number of words.
+
     Raises:
-      UserError: the vocabulary is of another kind, or the text has fewer than `number` such words.
+      UserError: the vocabulary is of another kind, or the text has fewer such words.
     """
     _check_kind(tokenizer)
     words = (w for w, n in counts.items() if n >= MIN_COUNT and len(w) <= MAX_WORD_LENGTH)

@@ -72,10 +72,13 @@ def compression(path: str) -> str | None:
 def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[bytes]:
     """Yields a file in blocks, decompressed if it is compressed.
 
-    Of one that is not compressed, only the bytes from `start` to `stop`; None: to its end.
+    Args:
+      path: a file.
+      start, stop: the bytes to read of one that is not compressed; None: to its end.
 
     Raises:
-      UserError: the file is corrupt or truncated, or needs the package zstandard.
+      UserError: the file is compressed and corrupt or truncated, or compressed with zstd where the
+        package zstandard is not installed.
     """
     kind = compression(path)
     remaining = (sys.maxsize if stop is None else stop) - start
@@ -149,7 +152,9 @@ def encoding_of(head: bytes) -> str:
 def cut_file(path: str, may_cut_after: Callable[[bytes], bool] | None) -> list[FileRange]:
     """Cuts a file into ranges of about RANGE_BYTES that can be read independently.
 
-    Only uncompressed UTF-8 is cut, after lines of which `may_cut_after` is true; None: nowhere.
+    Args:
+      path: a file; only uncompressed UTF-8 is cut.
+      may_cut_after: whether the file may be cut after this line; None: it may not be cut at all.
     """
     size = os.path.getsize(path)
     if may_cut_after is None or size <= RANGE_BYTES or compression(path):
@@ -183,7 +188,12 @@ def _next_cut(file: BufferedIOBase, position: int, may_cut_after: Callable[[byte
 def make_chunks(
     sized_parts: Iterable[tuple[_Part, int]], min_bytes: int
 ) -> list[tuple[_Part, ...]]:
-    """Returns parts, given as (part, bytes), in chunks of `min_bytes` or more but the last."""
+    """Returns the parts of files in order, in chunks; only the last may be smaller.
+
+    Args:
+      sized_parts: (part, bytes).
+      min_bytes: minimum size of a chunk.
+    """
     chunks, chunk, size = [], [], 0
     for part, num_bytes in sized_parts:
         chunk.append(part)

@@ -64,7 +64,10 @@ class TextForm:
 
 
 def find_form(text: str) -> TextForm:
-    """Returns the form of the files in `text`, globs as in `data.source=text:` or `parquet:`.
+    """Returns the form of a text.
+
+    Args:
+      text: files, as in `data.source=text:` or `parquet:`: globs separated by commas.
 
     Raises:
       UserError: there is no such file, it is a table or binary, or it has no text.

@@ -184,7 +184,9 @@ def clean(text: str) -> str:
 def places_of_clean_text(text: str, fixed: str) -> tuple[str, list[Place]]:
     """Returns clean(fixed), and the characters [start, stop) of `text` for each of its characters.
 
-    `fixed` is the text after ftfy.
+    Args:
+      text: the text as given.
+      fixed: the text after ftfy.
     """
     source = zip(fixed, places_of_changed_text(text, fixed), strict=True)
     places = [place for old, place in source for _ in old.translate(_DASHES)]

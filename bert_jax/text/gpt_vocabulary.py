@@ -48,7 +48,13 @@ def find_files(path: str) -> tuple[str, str] | None:
 def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     """Returns the bytes of `vocab.gpt` for the contents of the two released files.
 
-    `pieces` are JSON, piece -> id; `merges` two pieces a line, below a line with the version.
+    Args:
+      pieces: JSON, piece -> id.
+      merges: two pieces a line, below a line with the version.
+      path: file name for error messages.
+
+    Raises:
+      UserError: they are not such files.
     """
     try:
         ids = json.loads(pieces)

@@ -144,7 +144,10 @@ class SentencePieceTokenizer(Tokenizer):
 def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsmap: bytes) -> bytes:
     """Returns the bytes of a SentencePiece model of type unigram.
 
-    `pieces` have pieces and scores by id, `charsmap` is the compiled table of the normalization.
+    Args:
+      pieces: piece and score, by id; special tokens are known by their spelling.
+      unk_id: id of the piece for unknown characters.
+      charsmap: the compiled table of its normalization.
     """
     model = _Model()
     for index, (piece, score) in enumerate(pieces):

@@ -186,11 +186,16 @@ def read_pieces(
 ) -> tuple[list[str], dict[str, int], dict[str, int]]:
     """Returns the lines of a vocabulary, without white space around them, and ids of pieces.
 
+    Args:
+      vocabulary: the bytes of the file.
+      special: the special tokens that it must have.
+      path, kind: how errors name the vocabulary, and what it should be.
+
     Returns:
       The pieces, the id of each (of equal ones, the last id), and those of `special`.
 
     Raises:
-      UserError: it is not UTF-8, or lacks special tokens; `path` and `kind` name it.
+      UserError: it is not UTF-8, or lacks special tokens.
     """
     try:
         text = b"".join(with_newlines([vocabulary])).decode()

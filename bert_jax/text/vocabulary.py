@@ -98,10 +98,13 @@ def _checksum(word: str) -> tuple[int, str]:
 
 
 def count_words(kind: str, sentences: Iterable[str], lowercase: bool) -> WordCounts:
-    """Counts the words that a vocabulary of a kind of FILE_NAMES is trained on.
+    """Counts the words that a vocabulary is trained on.
 
-    For `wordpiece` and `words`, a word is a word or a punctuation mark of the tokenizer's first
-    step; for SentencePiece, all text between two spaces. Sentences may be cut between any words.
+    Args:
+      kind: one of FILE_NAMES. For `wordpiece` and `words`, a word is a word or a punctuation
+        mark of the tokenizer's first step; for SentencePiece, all text between two spaces.
+      sentences: the text, cut anywhere between words.
+      lowercase: whether the tokenizer lower cases text.
     """
     if kind not in FILE_NAMES:
         raise UserError(f"Unknown kind of vocabulary {kind!r}. Available: {', '.join(FILE_NAMES)}.")

@@ -251,7 +251,14 @@ class Checkpoints:
         return False
 
     def restore(self, step: int, like: TrainState) -> tuple[TrainState, dict[str, Any]]:
-        """Returns a state in the shardings of `like`, and the `meta` it was saved with.
+        """Reads a checkpoint directly into the shardings of `like`.
+
+        Args:
+          step: the checkpoint's step.
+          like: abstract state (shapes, dtypes, shardings).
+
+        Returns:
+          The state, and the `meta` it was saved with.
 
         Raises:
           UserError: its arrays have other names, shapes or dtypes than `like`.

@@ -36,9 +36,15 @@ Evaluator = Callable[[Any], Evaluation]
 def evaluate(
     config: RunConfig, workdir: str, *, listener: Listener | None = None
 ) -> dict[str, float]:
-    """Evaluates the chosen checkpoint of a run and writes `results.json`; returns the metrics.
+    """Evaluates the chosen checkpoint of a run and writes `results.json`.
 
-    The listener receives `opened` and `evaluation`.
+    Args:
+      config: the run's configuration.
+      workdir: folder of the run.
+      listener: receives `opened` and `evaluation`.
+
+    Returns:
+      The metrics.
 
     Raises:
       UserError: there is no checkpoint, it does not fit, or there are no held-out rows; or a head
@@ -129,7 +135,13 @@ def evaluated_batches(
 
 
 def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> range:
-    """Returns the numbers of the batches of a corpus in `evaluated_batches`."""
+    """Returns the numbers of the batches of a corpus that are evaluated; see `evaluated_batches`.
+
+    Args:
+      config: the run's configuration.
+      num_rows: held-out rows.
+      batch_size: rows of a batch.
+    """
     count = -(-num_rows // batch_size)
     begin, end = config.eval.part
     first = min(round(begin * count), count - 1)

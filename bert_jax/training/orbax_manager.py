@@ -38,7 +38,12 @@ def _array_handler(**options: Any) -> ocp.PyTreeCheckpointHandler:
 
 
 def open_manager(folder: pathlib.Path, read_only: bool) -> ocp.CheckpointManager:
-    """Returns the manager of the checkpoints in a folder."""
+    """Returns the manager of the checkpoints in a folder.
+
+    Args:
+      folder: folder of all checkpoints.
+      read_only: change nothing in it.
+    """
     handlers = ocp.handlers.DefaultCheckpointHandlerRegistry()
     for item in ("params", "train_state"):
         reader = ocp.StandardCheckpointHandler()

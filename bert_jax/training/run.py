@@ -127,12 +127,20 @@ class Run:
         """Returns the rows of a training batch with those of padding, which no result depends on.
 
         They make microbatches equal, and devices share each of them evenly.
+
+        Args:
+          phase: the phase.
+          rows: rows of the batch.
         """
         parts = self.config.num_microbatches(phase.batch_size)
         return sharding.padded_rows(self.mesh, rows, parts)
 
     def put_batch(self, local: Batch, batch_size: int) -> dict[str, jax.Array]:
         """Completes this process's rows of a batch for the encoder; puts them on the devices.
+
+        Args:
+          local: rows of this process (`sharding.local_rows`).
+          batch_size: rows of the global batch.
 
         Returns:
           Global arrays [batch_size, ...], sharded over `data` and `fsdp`.
@@ -173,7 +181,11 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
 
 
 def make_checked_mesh(config: RunConfig, devices: Sequence[Any] = ()) -> Mesh:
-    """Returns the mesh of all devices, or those given, as the configuration arranges them.
+    """Returns the mesh of all devices, as the configuration arranges them.
+
+    Args:
+      config: the run's configuration.
+      devices: devices to use instead of all.
 
     Raises:
       UserError: see `sharding.make_mesh`.

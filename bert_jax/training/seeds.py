@@ -29,8 +29,13 @@ def train_seeds(
     """Trains with seeds `seed`, `seed` + 1, ..., each in workdir/seed-N, and summarizes them.
 
     Complete seeds are not trained again; a request to stop ends the whole command. `results.json`
-    has the means of all scores as `eval`, and the spread of the first metric. Other arguments are
-    those of `train`.
+    has the means of all scores as `eval`, and the spread of the first metric.
+
+    Args:
+      config: the runs' configuration; `seeds` is their number.
+      workdir: folder of all seeds.
+      listener: receives what each run reports.
+      losses: further losses by name, see `train`.
 
     Returns:
       The result of the last seed that was trained; `stopped_by` is about all seeds.

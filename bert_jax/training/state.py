@@ -104,7 +104,13 @@ def init_state(
 ) -> TrainState:
     """Returns the state before the first step, created on the devices that hold it.
 
-    It is that of `abstract_state`, with the given `params` in their shardings or random ones.
+    Args:
+      task: decides the model.
+      tx: decides the optimizer's state.
+      mesh: the devices.
+      key: random key for the initial parameters.
+      params: initial parameters in their shardings; None: random ones.
+      batch_size: rows of a batch, which decide the size of what is carried.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh, batch_size))
 

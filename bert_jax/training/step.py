@@ -339,9 +339,12 @@ def _jit_train_step(
 
 
 def in_microbatches(mesh: Mesh, count: int, step: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a step whose `num_microbatches`, at most `count`, follow from the rows of its batch.
+    """Returns a step whose `num_microbatches` follows from the rows of its batch.
 
-    `step` is a function of (parameters or state, batch, ...) with that argument.
+    Args:
+      mesh: the devices, which share the rows of each microbatch evenly.
+      count: maximum number of microbatches.
+      step: function of (parameters or state, batch, ...) with the argument `num_microbatches`.
     """
 
     @functools.wraps(step)

@@ -23,6 +23,9 @@ from bert_jax.training.workdir import open_model
 def open_teacher(run: Run) -> Teacher:
     """Reads the teacher of a run.
 
+    Args:
+      run: the run, without a teacher; its configuration names one.
+
     Raises:
       UserError: there is no model, or it cannot teach the run's: it has another vocabulary, another
         task, other labels or fewer positions, or it lacks parameters.

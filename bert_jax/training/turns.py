@@ -47,7 +47,12 @@ def tempered(steps: Sequence[int], temperature: float) -> list[int]:
 
 
 def order_of_turns(steps: Sequence[int], seed: int) -> np.ndarray:
-    """Returns int64[all steps], the number of the task whose turn it is, permuted by `seed`."""
+    """Returns int64[all steps], the number of the task whose turn it is.
+
+    Args:
+      steps: steps of each task.
+      seed: decides the order, a permutation of all steps.
+    """
     total = sum(steps)
     task_of_step = np.repeat(np.arange(len(steps)), steps)
     return task_of_step[permute(np.arange(total), total, f"turns {seed}")]

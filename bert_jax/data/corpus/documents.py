@@ -245,6 +245,10 @@ def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split
 def text_counts(folder: str, split: str) -> dict[str, int]:
     """Returns what the rows of running text of a split predict, and how much text that is.
 
+    Args:
+      folder: written by `join_chunks` and `split_documents`.
+      split: a name in SPLITS.
+
     Returns:
       `words`; `characters`, white space within sentences included; `predicted_tokens`, those of all
       documents and a separator after each of them.

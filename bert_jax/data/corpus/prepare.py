@@ -177,7 +177,12 @@ def prepare_all(config: DataConfig, data_dir: str, log: Log) -> None:
 
 
 def held_out_split(config: DataConfig, manifest: Manifest) -> tuple[Manifest, str] | None:
-    """Returns the data with the held-out rows, and the name of their split; None: none."""
+    """Returns the data with the held-out rows, and the name of their split; None: there are none.
+
+    Args:
+      config: configuration of the data.
+      manifest: manifest of the corpus.
+    """
     if config.held_out:
         return Manifest.load(os.path.join(manifest.folder, _HELD_OUT)), TRAIN
     return (manifest, VALIDATION) if VALIDATION in manifest.splits else None
@@ -187,5 +192,9 @@ def general_text(config: DataConfig, manifest: Manifest) -> Manifest | None:
     """Returns the data of `data.general`; None: there is none.
 
     Its rows in VALIDATION are evaluated, and those in TRAIN may be replayed.
+
+    Args:
+      config: configuration of the data.
+      manifest: manifest of the corpus.
     """
     return Manifest.load(os.path.join(manifest.folder, _GENERAL)) if config.general else None

@@ -71,6 +71,11 @@ class RowCounts:
         masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
 
         `lengths` are the numbers of `rows` of 1 to `width` tokens, of `width` + 1 to 2 `width`, ...
+
+        Args:
+          sequence_length: tokens of a row.
+          tokenizer: the tokenizer that made the ids.
+          unpredicted: ids that are never predicted.
         """
         sums = self.sums
         rows, examples = sums["rows"], sums["examples"]

@@ -49,7 +49,13 @@ class Work:
     def do(
         self, stage: str, job: Callable[..., int], arguments: Mapping[str, tuple[Any, ...]]
     ) -> None:
-        """Does what is not done of `job`, a method of `jobs`: `path` -> its other arguments."""
+        """Does the jobs that are not done.
+
+        Args:
+          stage: the name of the stage in the log.
+          job: a method of `jobs`.
+          arguments: `path` of each job -> its other arguments.
+        """
         todo = {
             path: functools.partial(job, path, *others)
             for path, others in arguments.items()

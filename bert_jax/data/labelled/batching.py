@@ -32,11 +32,15 @@ def bucket_lengths(lengths: Sequence[int], max_length: int) -> tuple[int, ...]:
 
 
 def choose_lengths(lengths: np.ndarray, max_buckets: int) -> tuple[int, ...]:
-    """Returns the at most `max_buckets` bucket lengths with the least padding, ascending.
+    """Returns the bucket lengths with the least padding, ascending.
 
-    They are multiples of 8; each of int[rows] `lengths` is padded to the first that it fits in.
-    The optimum is exact, by dynamic programming over the distinct lengths. Among several optima it
-    takes the one with the shortest lengths, compared from the last but one down to the first.
+    They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
+    by dynamic programming over the distinct lengths. Among several optima it takes the one with the
+    shortest lengths, compared from the last but one down to the first.
+
+    Args:
+      lengths: int[rows], tokens of each row.
+      max_buckets: maximum number of lengths, at least 1.
 
     Raises:
       UserError: there are no rows.

@@ -27,7 +27,9 @@ def is_missing(value: Any) -> bool:
 def is_missing_label(value: Any, is_number: bool = False) -> bool:
     """Returns whether a value is no label; "nan", which programs write for None, is none either.
 
-    For numbers (`is_number`), "NA", "null", "-" and the like are none.
+    Args:
+      value: the value.
+      is_number: whether labels are numbers, for which "NA", "null", "-" and the like stand too.
     """
     if is_missing(value):
         return True

@@ -295,7 +295,8 @@ def read_plain_words(
 ) -> Iterator[TaggedExample]:
     """Streams the lines of a file as sentences without tags; blank lines have no words.
 
-    With `by_character` each character is a word, as in Chinese data sets.
+    Args:
+      by_character: whether each character is a word, as in Chinese data sets.
 
     Raises:
       UserError: there is no such file, no line, or a line is not UTF-8.

@@ -121,8 +121,11 @@ def encode_separately(
 ) -> GroupedRows:
     """Encodes the texts of each example as sequences of their own, truncated at the end.
 
-    All examples have two texts, or all have a third one, `negative`. `counts` receives
-    `texts_truncated` and `tokens_cut_off`.
+    Args:
+      examples: read once; all have two texts, or all have a third one, `negative`.
+      tokenizer: any.
+      max_sequence_length: maximum number of tokens of a text, special tokens included.
+      counts: receives `texts_truncated` and `tokens_cut_off`.
 
     Returns:
       Rows with the fields `text_ids`, int32[rows, texts], equal for equal texts; `scores`,
@@ -165,7 +168,11 @@ def encode_choices(
 ) -> GroupedRows:
     """Encodes contexts with their endings, truncated as texts are.
 
-    `counts` receives `choices_truncated` and `tokens_cut_off`.
+    Args:
+      examples: read once.
+      tokenizer: any.
+      max_sequence_length: maximum number of tokens of a sequence, special tokens included.
+      counts: receives `choices_truncated` and `tokens_cut_off`.
 
     Returns:
       Rows with the fields `labels`, int32[rows], and `weights`, float32[rows], 0 where there is no

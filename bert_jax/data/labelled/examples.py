@@ -68,9 +68,12 @@ class Example:
 
     @classmethod
     def from_inputs(cls, values: Mapping[str, Any], where: str, number: int) -> Self:
-        """Returns the example of a text or a list of texts for each of `inputs`, but optional ones.
+        """Returns the example of given values.
 
-        `where` is its place, for messages, and `number` its id.
+        Args:
+          values: a text or a list of texts for each of `inputs`, but optional ones.
+          where: its place, for messages.
+          number: its id.
         """
         made: Any = cls
         lists = {item.name for item in cls.inputs() if item.is_list}

@@ -207,7 +207,14 @@ def _parse(source: str, where: str) -> Any:
 
 
 def field(row: dict[Any, Any], name: str | int, role: str, where: str) -> Any:
-    """Returns the value of a column or a field; UserError with its `role`, if there is none."""
+    """Returns the value of a column of a row or a field of an object.
+
+    Args:
+      role: role of the column, for the message.
+
+    Raises:
+      UserError: there is no such column; the message lists all columns.
+    """
     if name not in row:
         columns = ", ".join(map(_short, row))
         raise UserError(f"{where}: no column {name!r} ({role}); it has {columns or 'none'}.")

@@ -158,13 +158,16 @@ def flat(numbers: array) -> np.ndarray:
 
 
 def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
-    """Returns where the windows of a text of `count` tokens begin; the last one ends with it.
+    """Returns where the windows of a text begin; the last one ends with the text.
 
     >>> window_starts(count=100, size=38, stride=19)
     [0, 19, 38, 57, 62]
 
-    A stride of 0 is half of a window; a longer one than a window is shortened to it, so that every
-    token is in a window.
+    Args:
+      count: tokens of the text.
+      size: tokens of a window.
+      stride: from a start to the next one; 0: half of a window. A longer stride than a window is
+        shortened to it, so that every token is in a window.
     """
     if count <= size:
         return [0]

@@ -35,10 +35,13 @@ _Example = TextExample | TaggedExample | Question | ChoiceExample
 def held_out(
     examples: Sequence[_Example], share: float, seed: int, are_numbers: bool = False
 ) -> list[bool]:
-    """Returns for each labelled example whether it is held out.
+    """Returns for each example whether it is held out.
 
-    `share` is above 0 and below 1; another `seed` holds out other examples; with `are_numbers`,
-    labels are numbers (regression).
+    Args:
+      examples: labelled examples.
+      share: share to hold out, above 0 and below 1.
+      seed: another one holds out other examples.
+      are_numbers: whether labels are numbers (regression).
 
     Raises:
       UserError: there are too few examples.
@@ -97,11 +100,18 @@ def write_split(
     words: str = "",
     tags: str = "",
 ) -> tuple[str, str]:
-    """Writes the part to train on and the one held out (`held_out`), and returns their paths.
+    """Writes the part to train on and the one held out, and returns their paths.
 
     Tables and JSON objects keep all columns and fields; words and tags of other files, and
-    questions, become JSON lines with the fields that data/labelled/ reads: `words` and `tags`, but
-    if these are numbers or "", the usual ones.
+    questions, become JSON lines with the fields that data/labelled/ reads.
+
+    Args:
+      source: the file.
+      examples: its examples.
+      chosen: result of `held_out`.
+      has_header: whether the first row of a table has the names of the columns.
+      folder: folder of the parts.
+      words, tags: names of the fields of words and tags; numbers and "": the usual ones.
     """
     is_json = has_objects(source)
     if isinstance(examples[0], TextExample | ChoiceExample):

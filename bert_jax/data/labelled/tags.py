@@ -40,7 +40,12 @@ class TagReader:
     def read(
         self, tags: Sequence[str], num_words: int, where: Callable[[int], str]
     ) -> tuple[str, ...]:
-        """Converts the tags of a sentence; `where` returns the place of a tag, from its number.
+        """Converts the tags of a sentence.
+
+        Args:
+          tags: tags of its words.
+          num_words: number of words.
+          where: returns the place of a tag, from its number.
 
         Raises:
           UserError: there are more or fewer tags than words, or an invalid tag.

@@ -256,9 +256,10 @@ class EncodedTexts:
     def unpack(self, row_numbers: np.ndarray, answers: Answers) -> tuple[np.ndarray, Any]:
         """Returns the numbers of the texts of a packed batch, and for each name a list of arrays.
 
-        `row_numbers` are int64[batch, N], as in `take`, and `answers` arrays [batch, N, ...],
-        [batch, slots, ...] or [batch, seq, ...]; the results have the part of one text, without the
-        axis of the batch.
+        Args:
+          row_numbers: int64[batch, N], as in `take`.
+          answers: arrays [batch, N, ...], [batch, slots, ...] or [batch, seq, ...]; the results
+            have the part of one text, without the axis of the batch.
         """
         rows, columns = np.nonzero(row_numbers >= 0)
         numbers = row_numbers[rows, columns]

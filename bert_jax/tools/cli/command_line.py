@@ -356,7 +356,11 @@ def resolve(
 
 
 def prepare_process(cache: str) -> None:
-    """Prepares the memory and the compiled programs of this process. Imports jax."""
+    """Prepares the memory and the compiled programs of this process. Imports jax.
+
+    Args:
+      cache: value of --compilation_cache.
+    """
     from bert_jax.devices import allocator, compilation_cache
 
     allocator.keep_freed_memory()
@@ -364,7 +368,11 @@ def prepare_process(cache: str) -> None:
 
 
 def start_run(flags: argparse.Namespace) -> None:
-    """Prepares this process for a run and connects it with the others. Imports jax."""
+    """Prepares this process for a run and connects it with the others. Imports jax.
+
+    Args:
+      flags: the parsed flags, RUN among them.
+    """
     prepare_process(flags.compilation_cache)
     from bert_jax.devices import processes
 

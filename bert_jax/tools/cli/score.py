@@ -52,7 +52,13 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def write_scores(scorer: "Scorer", texts: Callable[[], Iterable[Text]], output: str) -> None:
-    """Writes a JSON object for each text, or prints a table; the file is complete or absent."""
+    """Writes a JSON object for each text, or prints a table; the file is complete or absent.
+
+    Args:
+      scorer: a model that predicts tokens.
+      texts: returns the texts, which are read several times.
+      output: path of the file; empty: print score, mean per token, tokens, perplexity and text.
+    """
     from bert_jax.tools.listeners.terminal import Terminal
 
     terminal = Terminal()

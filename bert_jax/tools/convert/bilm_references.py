@@ -50,7 +50,12 @@ def compare(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def last_layers(loaded: LoadedModel, batches: list[tuple[str, ...]]) -> Iterator[list[np.ndarray]]:
-    """Yields float32[2, words, features] of each sentence of a batch, in both directions."""
+    """Yields float32[2, words, features] of each sentence of a batch, forward and backward.
+
+    Args:
+      loaded: the model.
+      batches: tokenized sentences; all batches have the same number.
+    """
     config, tokenizer = loaded.model, loaded.tokenizer
     assert isinstance(tokenizer, WordTokenizer)
     encoder = make_encoder(config)

@@ -41,7 +41,14 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def compare(a: str, b: str) -> Iterator[str]:
-    """Yields lines with the largest differences between the outputs of two workdirs or folders."""
+    """Yields lines with the largest differences between the outputs of two models.
+
+    Args:
+      a, b: workdirs, or folders of other programs.
+
+    Raises:
+      UserError: they are not two models of the same size.
+    """
     sides = [as_stored(open_model(path)) for path in (a, b)]
     models = [side.config.model for side in sides]
     batch = make_batch(

@@ -45,7 +45,16 @@ def convert(
 ) -> dict[str, Any]:
     """Makes a workdir of another program's checkpoint; prints and returns the certificate.
 
-    `path`, `format` and `choices` are those of `exchange.open_foreign`.
+    Args:
+      path: file or folder of the checkpoint.
+      out: a new or empty folder; it is written completely or not at all.
+      format: a key of FORMATS; empty: the one that matches.
+      choices: settings that take precedence over the checkpoint's.
+      compare: whether to run the checkpoint's own program, where it is installed, and compare the
+        outputs.
+
+    Raises:
+      UserError: `out` is not empty, or the checkpoint cannot be opened.
     """
     check_output_folder(out)
     loaded = open_foreign(path, format, choices)
@@ -60,7 +69,17 @@ def convert(
 
 
 def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
-    """Makes a folder that transformers loads; prints and returns the certificate."""
+    """Makes a folder that transformers loads; prints and returns the certificate.
+
+    Args:
+      workdir: folder of the run.
+      out: a new or empty folder; it is written completely or not at all.
+      compare: whether to run the result in transformers, where it is installed, and compare the
+        outputs.
+
+    Raises:
+      UserError: `out` is not empty, or transformers has no class for the model.
+    """
     check_output_folder(out)
     model = open_workdir(workdir)
     with whole_folder(out) as folder:
@@ -78,14 +97,31 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
 
 
 def to_stablehlo(workdir: str, out: str) -> None:
-    """Makes a program that needs only jax, and prints its size."""
+    """Makes a program that needs only jax, and prints its size.
+
+    Args:
+      workdir: folder of the run.
+      out: a new or empty folder; it is written completely or not at all.
+
+    Raises:
+      UserError: `out` is not empty, or the run has no language model.
+    """
     model = open_workdir(workdir)
     export(model, "stablehlo", out)
     print(f"{out}: step {model.step} of {workdir}, {_size(out)}, for {', '.join(PLATFORMS)}")
 
 
 def to_onnx(path: str, out: str, **choices: Any) -> None:
-    """Makes a folder for onnxruntime, and prints what is in it; `choices`: see `export_onnx`."""
+    """Makes a folder for onnxruntime, and prints what is in it.
+
+    Args:
+      path: a workdir, or a folder of another program.
+      out: a new or empty folder; it is written completely or not at all.
+      choices: see `export_onnx`.
+
+    Raises:
+      UserError: see `export_onnx`.
+    """
     facts = load(path).export("onnx", out, **choices)
     for direction in ("inputs", "outputs"):
         names = (f"{name}[{', '.join(map(str, size))}]" for name, size in facts[direction].items())
@@ -108,7 +144,12 @@ def _size(folder: str) -> str:
 
 
 def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of certificate.json of an import that has all parameters."""
+    """Returns the content of certificate.json of an imported checkpoint.
+
+    Args:
+      loaded: the model with all parameters.
+      comparison: result of `comparison.compare_with_source`.
+    """
     checkpoint, report, params = loaded.checkpoint, loaded.report, loaded.params
     assert checkpoint and report  # a workdir has none
     vectors = loaded.sentence_vectors.describe()

@@ -14,7 +14,14 @@ from bert_jax.training.checkpoints import Checkpoints
 
 
 def list_tensors(path: str) -> Iterator[str]:
-    """Yields a line for each tensor of a checkpoint or workdir, then its format and its size."""
+    """Yields a line for each tensor of a checkpoint, then its format and its size.
+
+    Args:
+      path: a workdir, a folder of another program, a safetensors file or a TensorFlow checkpoint.
+
+    Raises:
+      UserError: `path` is not a checkpoint of a known format.
+    """
     path = local_model(path)
     format = format_of(path)
     if format == "workdir":

@@ -33,7 +33,13 @@ Search = Generator[Finding, None, Finding | None]
 
 
 def advise(run: Run, target: Target, refused: Sequence[Compiled]) -> Iterator[Finding]:
-    """Yields what was tried, and the settings with which a run fits as fixes."""
+    """Yields what was tried, and the settings with which a run fits as fixes.
+
+    Args:
+      run: the run, or the result of `plan`.
+      target: the devices.
+      refused: its programs that do not fit.
+    """
     refused = sorted(refused, key=lambda c: c.program.rows * c.program.length, reverse=True)
     evaluations = [c for c in refused if c.program.name == "evaluation"]
     steps = [c for c in refused if c.program.name != "evaluation"]

@@ -105,7 +105,14 @@ def _lines(compiled: Compiled, target: Target, limits: Bound | None) -> Iterator
 def check_cost(
     run: Run, target: Target, compiled: Sequence[Compiled], price: float
 ) -> Iterator[Finding]:
-    """Yields the least that a whole run costs, where the chips are known and all steps fit."""
+    """Yields the least that a whole run costs, where the chips are known and all steps fit.
+
+    Args:
+      run: result of `plan`, whose phases have their steps.
+      target: the devices.
+      compiled: the programs of all phases.
+      price: USD of a chip hour; 0: not known.
+    """
     steps = [c for c in compiled if c.program.name != "evaluation"]
     chip, num_devices = target.chip, len(target.devices)
     if not chip or not all(c.fits(target.room) for c in steps):

@@ -53,7 +53,12 @@ _NAMES = {"where", "id", "document"}
 
 
 def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
-    """Yields findings about a prepared corpus, or about the sample of one."""
+    """Yields findings about a prepared corpus, or about the sample of one.
+
+    Args:
+      config: the run's configuration.
+      trial: has the manifest of the corpus or of its sample.
+    """
     manifest = trial.manifest
     assert manifest is not None
     counts, about = manifest.content["corpus"], "about " if trial.sample else ""
@@ -97,7 +102,14 @@ def check_corpus(config: PretrainingConfig, trial: Trial) -> Iterator[Finding]:
 def check_vocabulary(
     tokenizer: Tokenizer, share: float, where: str, texts: Iterable[str] = ()
 ) -> Iterator[Finding]:
-    """Yields findings about unknown tokens, of which `texts` have some, and a vocabulary's case."""
+    """Yields findings about unknown tokens, and the case of a vocabulary.
+
+    Args:
+      tokenizer: tokenizer of the vocabulary.
+      share: share of unknown tokens.
+      where: name of the text in findings.
+      texts: texts whose first _MAX_TEXTS are searched for unknown words.
+    """
     # [CLS] and <S> have no case.
     words = [p for p in tokenizer.pieces if any(map(str.isalpha, p)) and p[0] not in "[<"]
     cased = sum(any(map(str.isupper, word)) for word in words) > _CASED * max(1, len(words))

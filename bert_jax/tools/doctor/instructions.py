@@ -93,6 +93,11 @@ def trip_count(loop: Instruction, outside: Computation, computations: Computatio
 
     The compiler for TPUs does not write it. Loops of jax count up from a constant while they are
     below another, which is what is looked for.
+
+    Args:
+      loop: a `while`.
+      outside: the computation that has it.
+      computations: computations of the program.
     """
     if trips := _TRIPS.search(loop.rest):
         return int(trips[1])

@@ -18,7 +18,11 @@ INSTALL = "pip install -c constraints.txt"
 
 
 def before_jax(folder: str) -> Iterator[Finding]:
-    """Yields what is known without importing jax: versions, memory, disk."""
+    """Yields what is known without importing jax: versions, memory, disk.
+
+    Args:
+      folder: the run's folder, which may not exist.
+    """
     yield from versions()
     memory = available_memory()
     has_affinity = hasattr(os, "sched_getaffinity")

@@ -60,6 +60,11 @@ def check_memory(
     CPUs share the memory of the machine with the process, which has imported what training will,
     with all programs that were compiled or loaded, and with a copy of the state while a checkpoint
     is saved; and the memory of a program counts _COPIES times there.
+
+    Args:
+      trial: the run.
+      found: measurements of all its shapes.
+      evaluated: evaluations of its phases.
     """
     largest = max(found, key=lambda measured: measured.peak)
     state, free = largest.state, free_memory()
@@ -116,7 +121,14 @@ def _less_memory(trial: Trial, largest: Measured, evaluates_most: bool, room: fl
 
 
 def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -> Iterator[Finding]:
-    """Yields whether the disks have room for checkpoints and data."""
+    """Yields whether the disks have room for checkpoints and data.
+
+    Args:
+      config: the run's configuration.
+      workdir: its folder; empty: the current folder's disk is looked at.
+      trial: the run.
+      checkpoint: bytes of one.
+    """
     kept = config.checkpoint.keep + config.checkpoint.keep_best
     count = min(trial.checkpoints(), kept + 1)  # one is written before another is deleted
     seeds = config.get("seeds", 1)
@@ -149,7 +161,14 @@ def _file_system(path: str) -> int:
 def check_time(
     trial: Trial, found: Sequence[Measured], evaluated: Mapping[Phase, Evaluated], done: int = 0
 ) -> Iterator[Finding]:
-    """Yields how long a run will take, and what it is made of."""
+    """Yields how long a run will take, and what it is made of.
+
+    Args:
+      trial: the run.
+      found: measurements of all its shapes.
+      evaluated: evaluations of the phases that have any.
+      done: steps that were made before.
+    """
     if not all(measured.step_seconds for measured in found):
         yield note("The time is not estimated: no step fits into the memory.")
         return

@@ -86,9 +86,13 @@ class Tracker(Listener):
             self.end(self._is_complete)
 
     def open(self, id: str | None, name: str, values: Mapping[str, Any], workdir: str) -> str:
-        """Opens the run of this id, or a new one for None, and returns its id.
+        """Opens a run and returns its id.
 
-        Its `values` are the configuration by field.
+        Args:
+          id: id of the run; None: a new one.
+          name: its name.
+          values: the configuration by field.
+          workdir: folder of the run.
         """
         raise NotImplementedError
 

@@ -95,6 +95,12 @@ def stream(
 ) -> Iterator[tuple[Any, Prediction]]:
     """Yields each example with its prediction; all examples are checked first.
 
+    Args:
+      model: the model.
+      inputs: the examples.
+      top_k: candidates for each mask.
+      report: called at the end with a line about what was cut off, if anything was.
+
     Raises:
       UserError: as `predict`.
     """

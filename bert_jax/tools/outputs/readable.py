@@ -6,7 +6,12 @@ from typing import Any
 
 
 def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of a prediction, the example among them."""
+    """Yields the lines of a prediction, the example among them.
+
+    Args:
+      example: what was predicted; a dataclass of `data.labelled`.
+      prediction: what `Task.collect` returned for it.
+    """
     text = " | ".join(filter(None, (getattr(example, n, None) for n in ("text_a", "text_b"))))
     match prediction:
         case {"label": label, "probabilities": probabilities}:

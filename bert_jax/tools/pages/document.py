@@ -76,7 +76,11 @@ def document(
 
 
 def script_hashes(parts: Sequence[str]) -> str:
-    """Returns the sources by which a policy allows the scripts of a page, and no others."""
+    """Returns the sources by which a policy allows the scripts of a page, and no others.
+
+    Args:
+      parts: parts of the page, as `document` takes them.
+    """
     scripts = [_file(name) for name in ("page.js", *parts) if name.endswith(".js")]
     digests = (hashlib.sha256(script.encode()).digest() for script in scripts)
     return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)

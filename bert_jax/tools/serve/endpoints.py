@@ -201,6 +201,12 @@ def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
 def attention(predictor: Predictor, top_k: int, name: str, about: str) -> Endpoint:
     """The page of a text's attention.
 
+    Args:
+      predictor: the model's.
+      top_k: candidates of each layer.
+      name: name of the workdir.
+      about: the model in a few words.
+
     Raises:
       UserError: the model has no attention.
     """

@@ -46,6 +46,12 @@ def parse_inputs(
 
     A string may replace an object: it is the value of the first field.
 
+    Args:
+      body: JSON in UTF-8.
+      fields: the fields of an input.
+      min_inputs: smallest allowed number of inputs.
+      max_inputs: largest allowed number of inputs.
+
     Raises:
       UserError: the body has another form.
       HTTPException: 413 for a text that is too long.

@@ -54,7 +54,11 @@ class Service:
             self.missing[name] = str(error)
 
     def warm_up(self, report: Callable[[str], None]) -> None:
-        """Compiles all shapes that requests can need."""
+        """Compiles all shapes that requests can need.
+
+        Args:
+          report: called with a line for each computation.
+        """
         done = []
         for endpoint in self.endpoints:
             if endpoint.computation in done:

@@ -124,7 +124,11 @@ def find_kind(table: Table, label: str, task: str) -> Detection:
 
 
 def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yields likely mistakes in the names of classes or entity types of each example."""
+    """Yields a description of each fault in the labels of examples.
+
+    Args:
+      labels: the names of each example's classes or entity types.
+    """
     counts = Counter(name for names in labels for name in names)
     spellings = defaultdict(list)
     for name in sorted(counts):
