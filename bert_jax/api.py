@@ -20,6 +20,8 @@ from bert_jax.config import experiments, store
 from bert_jax.config.editing import forget_written, set_fields, written
 from bert_jax.config.group import flatten
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.config.task import TASKS as TASK_CLASSES
+from bert_jax.config.task import add_task, find_task
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
@@ -28,8 +30,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
 from bert_jax.plans import adaptation
 from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, plan_finetuning
-from bert_jax.tasks import TASKS as TASK_CLASSES
-from bert_jax.tasks import find_task
 from bert_jax.tasks.task import Task
 from bert_jax.training import train as training
 from bert_jax.training.listener import Listener
@@ -192,10 +192,9 @@ def finetune(
     train, evaluate = _file(train, "train"), _file(evaluate, "evaluate")
     workdir = os.fspath(workdir) or default_workdir(train)
     if isinstance(task, type):
-        TASK_CLASSES.setdefault(task.name, task)
-        task = task.name
-    has_file = task in TASK_CLASSES and not find_task(task).RUN.has_corpus
-    if not task or task in TASKS or has_file:
+        task = add_task(task)
+    is_own = task in TASK_CLASSES and not find_task(task).RUN.has_corpus
+    if not task or task in TASKS or is_own:
         given = _dotted(values)
         plan = plan_finetuning(folder, train, evaluate, task, workdir, given)
         return _carry_out(plan, workdir, listener)

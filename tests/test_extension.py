@@ -23,7 +23,7 @@ from bert_jax import api
 from bert_jax.__main__ import main as run_command
 from bert_jax.config import store
 from bert_jax.config.encoders import ENCODERS
-from bert_jax.config.task import default_config
+from bert_jax.config.task import add_task, default_config
 from bert_jax.data.init_from import resolve
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
@@ -361,3 +361,17 @@ def test_a_pretrained_encoder_of_a_new_kind_is_fine_tuned_and_gives_features(
     extractor = FeatureExtractor(predictor, Choice(level="sentence"))
     ((_, features),) = extractor.run([extractor.row(Text("moon river"))])
     assert features["embeddings"].shape == (32,)
+
+
+def test_a_class_that_is_defined_again_replaces_itself_but_no_task_of_the_package(monkeypatch):
+    for name in ("count_words", "classification"):
+        monkeypatch.setitem(TASKS, name, find_task(name))
+    again = type("CountWords", (toy_task.CountWords,), {})
+    assert add_task(again) == "count_words" and find_task("count_words") is again
+    taken = type("Mine", (toy_task.CountWords,), {"name": "classification"})
+    for kind, message in (
+        (taken, "task=Mine has the name of a task of the package"),
+        (int, "no task"),
+    ):
+        with pytest.raises(UserError, match=message):
+            add_task(kind)

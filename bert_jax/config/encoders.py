@@ -354,16 +354,14 @@ def make_encoder_config(fields: Mapping[str, Any]) -> EncoderConfig:
     return ENCODERS[name](**fields)
 
 
-def finetuning_values(model: Mapping[str, Any], fields: Collection[str] = ()) -> dict[str, Any]:
+def finetuning_values(model: Mapping[str, Any], fields: Collection[str]) -> dict[str, Any]:
     """Returns the values of a fine-tuning run that follow from its encoder, by dotted name.
 
     Args:
       model: the fields of `config.model`, as far as they are known.
-      fields: the names of the run's fields; (): all. Without `task.pooler`, the task and not the
-        encoder chooses what is pooled.
+      fields: dotted names of the run's fields; others are left out, and `task.pool` too where there
+        is no `task.pooler`: such a task chooses its own pooling.
     """
     found = ENCODERS.get(model.get("name", "bert"), EncoderConfig).finetuning_values(model)
-    if not fields:
-        return found
     skipped = set() if "task.pooler" in fields else {"task.pool"}
     return {name: value for name, value in found.items() if name in fields and name not in skipped}

@@ -51,6 +51,27 @@ def add_tasks(module: types.ModuleType) -> None:
             TASKS.setdefault(value.name, value)
 
 
+def add_task(kind: type[TaskConfig]) -> str:
+    """Adds the task of a script or a notebook to TASKS, and returns its name.
+
+    It replaces one of the same name that the package does not have: a cell that ran again.
+
+    Raises:
+      UserError: it is no task with a name, or the package has a task of that name.
+    """
+    if not issubclass(kind, TaskConfig) or not kind.name:
+        raise UserError(f"task={kind.__name__} is no task with a name: see docs/extending.md.")
+    if kind.name in TASKS:
+        known = find_task(kind.name)
+        if known is not kind and known.__module__.startswith("bert_jax."):
+            raise UserError(
+                f"task={kind.__name__} has the name of a task of the package, {kind.name!r}: choose"
+                " another."
+            )
+    TASKS[kind.name] = kind
+    return kind.name
+
+
 def task_of(values: Mapping[str, Any]) -> type[Any]:
     """Returns the class of the task that `config.task` names.
 

@@ -63,7 +63,7 @@ def finetuning_recipe(
         ),
         "checkpoint.every": ("25%", "to continue after an interruption"),
     }
-    if "optimizer.learning_rate" in finetuning_values(model):  # the recipe of its paper
+    if finetuning_values(model, {"optimizer.learning_rate"}):  # the recipe of its paper
         return recipe
     rate = scaled_rate(_RATE, model["hidden_size"])
     recipe |= {

@@ -54,8 +54,8 @@ def apply_both(task: Task, student: Any, params: Mapping[str, Any], batch: Batch
       batch: what the student's model took.
     """
     assert task.taught is not None
-    teacher, _ = task.taught
-    outputs = teacher.make_model().apply({"params": params}, batch, deterministic=True)
+    model = task.taught.teacher.make_model()
+    outputs = model.apply({"params": params}, batch, deterministic=True)
     return BothOutputs(student, jax.lax.stop_gradient(outputs))
 
 
@@ -67,7 +67,7 @@ def training_losses(task: Task, outputs: Any, batch: Batch) -> Sums:
     """
     if task.taught is None:
         return task.all_losses(outputs, batch)
-    _, config = task.taught
+    config = task.taught.config
     sums = task.all_losses(outputs.student, batch)
     both = outputs.student, outputs.teacher
     for name, distilled in task.distilled_losses(*both, batch, config.temperature).items():

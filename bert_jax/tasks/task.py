@@ -4,7 +4,7 @@ import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import flax.linen as nn
 import jax
@@ -49,13 +49,13 @@ class Task(TaskConfig):
       metrics: names of the scores; the first is compared with the baseline.
       labels: names of the classes, () before they are known; None: the task has none to store.
       further: functions (outputs, batch) -> Sums, whose losses are added to the task's own.
-      taught: while a teacher's predictions are learned: its task, its weight and temperature.
+      taught: what is learned from a teacher; None: nothing.
     """
 
     model: EncoderConfig = derived(None)
     labels: tuple[str, ...] | None = derived(None)
     further: tuple[Callable[[Any, Batch], Sums], ...] = derived(())
-    taught: "tuple[Task, DistillationConfig] | None" = derived(None)
+    taught: "Taught | None" = derived(None)
 
     # Top-level name of the head's parameters whose bias has a value for each class; "": none.
     HEAD: ClassVar[str] = ""
@@ -330,6 +330,18 @@ class Task(TaskConfig):
           The metrics, and the predictions for the examples, if there are any.
         """
         raise NotImplementedError
+
+
+class Taught(NamedTuple):
+    """What a task learns from a teacher.
+
+    Attributes:
+      teacher: the teacher's task.
+      config: weight and temperature of its predictions.
+    """
+
+    teacher: Task
+    config: DistillationConfig
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Listener: how the core reports progress and results, without printing or plotting itself."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.tasks.task import Prediction
@@ -100,15 +100,38 @@ class Listeners(Listener):
     def __init__(self, *listeners: Listener):
         self._listeners = listeners
 
-
-def _to_each(event: str) -> Callable[..., None]:
-    def pass_on(self: Listeners, *args: Any, **kwargs: Any) -> None:
+    def line(self, text):
         for listener in self._listeners:
-            getattr(listener, event)(*args, **kwargs)
+            listener.line(text)
 
-    return pass_on
+    def progress(self, step, steps):
+        for listener in self._listeners:
+            listener.progress(step, steps)
 
+    def metrics(self, step, split, values, speed):
+        for listener in self._listeners:
+            listener.metrics(step, split, values, speed)
 
-for _event in vars(Listener):
-    if not _event.startswith("_"):
-        setattr(Listeners, _event, _to_each(_event))
+    def evaluation(self, run, step, evaluation, *, is_last, is_chosen):
+        for listener in self._listeners:
+            listener.evaluation(run, step, evaluation, is_last=is_last, is_chosen=is_chosen)
+
+    def opened(self, run):
+        for listener in self._listeners:
+            listener.opened(run)
+
+    def started(self, run, state):
+        for listener in self._listeners:
+            listener.started(run, state)
+
+    def saving(self, step):
+        for listener in self._listeners:
+            listener.saving(step)
+
+    def chosen(self, run, step, values):
+        for listener in self._listeners:
+            listener.chosen(run, step, values)
+
+    def close(self):
+        for listener in self._listeners:
+            listener.close()

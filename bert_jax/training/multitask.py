@@ -81,48 +81,57 @@ def train_tasks(
     check_tasks(configs, workdir)
     given = listeners if listeners and processes.is_main() else {}
     log = next(iter(given.values()), Listener()).line
-    folders = {name: _folder(workdir, name) for name in configs}
-    first_name, first = next(iter(configs.items()))
     with contextlib.ExitStack() as stack:
-        for folder in (workdir, *folders.values()):
+        for folder in (workdir, *(_folder(workdir, name) for name in configs)):
             stack.enter_context(processes.lock(folder, log))
-        if first.init_from and not store.has_begun(first.init_from, folders[first_name]):
-            check_source(first)
-        if temperature != 1:
-            steps = [open_run(config, folders[name]).steps for name, config in configs.items()]
-            counts = dict(zip(configs, tempered(steps, temperature), strict=True))
-            configs = {name: with_steps(config, counts[name]) for name, config in configs.items()}
-        tasks = [
-            _Task(name, config, folders[name], given.get(name, Listener()))
-            for name, config in configs.items()
-        ]
-        with contextlib.ExitStack() as closing:
-            keep = max(config.checkpoint.keep for config in configs.values())
-            checkpoints = closing.enter_context(contextlib.closing(Checkpoints(workdir, keep=keep)))
-            states = _restore_or_init(tasks, checkpoints, workdir)
+        return _train_tasks(configs, workdir, given, temperature)
+
+
+def _train_tasks(
+    configs: Mapping[str, RunConfig],
+    workdir: str,
+    given: Mapping[str, Listener],
+    temperature: float,
+) -> dict[str, TrainResult]:
+    first = next(iter(configs.values()))
+    if first.init_from and not store.has_begun(first.init_from, _folder(workdir, [*configs][0])):
+        check_source(first)
+    if temperature != 1:
+        folders = {name: _folder(workdir, name) for name in configs}
+        steps = [open_run(config, folders[name]).steps for name, config in configs.items()]
+        counts = dict(zip(configs, tempered(steps, temperature), strict=True))
+        configs = {name: with_steps(config, counts[name]) for name, config in configs.items()}
+    tasks = [
+        _Task(name, config, _folder(workdir, name), given.get(name, Listener()))
+        for name, config in configs.items()
+    ]
+    with contextlib.ExitStack() as stack:
+        keep = max(config.checkpoint.keep for config in configs.values())
+        checkpoints = stack.enter_context(contextlib.closing(Checkpoints(workdir, keep=keep)))
+        states = _restore_or_init(tasks, checkpoints, workdir)
+        for task in tasks:
+            stack.enter_context(contextlib.closing(task.listener))
+            task.start(states, stack)
+        if processes.is_main():
+            write_json(os.path.join(workdir, store.TASKS), [task.name for task in tasks])
+        stop = stack.enter_context(processes.StopRequest())
+        _take_turns(tasks, states, checkpoints, stop)
+        stopped_by = stop.signal_name if stop.granted and states.turn < _turns(tasks) else ""
+        if not stopped_by:
+            checkpoints.wait()
             for task in tasks:
-                closing.enter_context(contextlib.closing(task.listener))
-                task.start(states, closing)
-            if processes.is_main():
-                write_json(os.path.join(workdir, store.TASKS), [task.name for task in tasks])
-            stop = closing.enter_context(processes.StopRequest())
-            _take_turns(tasks, states, checkpoints, stop)
-            stopped_by = stop.signal_name if stop.granted and states.turn < _turns(tasks) else ""
-            if not stopped_by:
-                checkpoints.wait()
-                for task in tasks:
-                    task.finish(states)
-        if stopped_by:
-            tasks[0].listener.line(
-                f"Stopped by {stopped_by} after turn {states.turn} of {_turns(tasks)}, which is"
-                " saved. The same command resumes from here."
-            )
-        return {
-            task.name: TrainResult(
-                task.run, states.of(task.name), metrics.history(task.run.workdir), stopped_by
-            )
-            for task in tasks
-        }
+                task.finish(states)
+    if stopped_by:
+        tasks[0].listener.line(
+            f"Stopped by {stopped_by} after turn {states.turn} of {_turns(tasks)}, which is saved."
+            " The same command resumes from here."
+        )
+    return {
+        task.name: TrainResult(
+            task.run, states.of(task.name), metrics.history(task.run.workdir), stopped_by
+        )
+        for task in tasks
+    }
 
 
 # ------------------------------------------------------------------ what the tasks share

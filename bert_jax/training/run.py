@@ -19,7 +19,7 @@ from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.optim.make import make_optimizer
 from bert_jax.tasks.auxiliary import LossFunction, add_losses
 from bert_jax.tasks.distillation import Teacher
-from bert_jax.tasks.task import Task, make_phase_task
+from bert_jax.tasks.task import Task, Taught, make_phase_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, make_key
 
@@ -96,7 +96,7 @@ class Run:
             task = add_losses(task, self.losses) if self.losses else task
             if self.teacher is None or evaluate:
                 return task
-            taught = self.teacher.task, self.config.distillation
+            taught = Taught(self.teacher.task, self.config.distillation)
             return dataclasses.replace(task, taught=taught)
 
         return make
@@ -176,7 +176,7 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
     flops = 3 * (encoder + task.head_flops_per_token())
     if task.taught:
-        flops += flops_per_token(task.taught[0], sequence_length) / 3
+        flops += flops_per_token(task.taught.teacher, sequence_length) / 3
     return flops
 
 

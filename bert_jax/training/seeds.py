@@ -44,31 +44,39 @@ def train_seeds(
       UserError: as `train`.
     """
     listener = listener if listener and processes.is_main() else Listener()
-    result, results = None, {}
     with processes.lock(workdir, listener.line):
         check_workdir(config, workdir)
-        for seed in range(config.seed, config.seed + config["seeds"]):
-            run = config.replace({"seed": seed, "seeds": 1})
-            folder = os.path.join(workdir, f"seed-{seed}")
-            listener.line("")
-            listener.line(f"seed {seed}, in {folder}")
-            result = train(run, folder, listener=listener, losses=losses)
-            if result.stopped_by:
-                return result
-            processes.barrier(f"results of seed {seed}")  # process 0 writes them
-            results[seed] = read_json(os.path.join(folder, "results.json"))
-        if processes.is_main():
-            store.save(config, workdir)
-            summary = summarize(config, results)
-            write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
-            spread = summary["spread"]
-            listener.line("")
-            listener.line(
-                f"{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f},"
-                f" standard deviation {spread['standard_deviation']:.4f}, best"
-                f" {spread['best']:.4f} (seed {spread['best_seed']}), {spread['degenerate']}"
-                " degenerate"
-            )
+        return _train_seeds(config, workdir, listener, losses)
+
+
+def _train_seeds(
+    config: RunConfig,
+    workdir: str,
+    listener: Listener,
+    losses: Mapping[str, LossFunction] | None,
+) -> TrainResult:
+    result, results = None, {}
+    for seed in range(config.seed, config.seed + config["seeds"]):
+        run = config.replace({"seed": seed, "seeds": 1})
+        folder = os.path.join(workdir, f"seed-{seed}")
+        listener.line("")
+        listener.line(f"seed {seed}, in {folder}")
+        result = train(run, folder, listener=listener, losses=losses)
+        if result.stopped_by:
+            return result
+        processes.barrier(f"results of seed {seed}")  # process 0 writes them
+        results[seed] = read_json(os.path.join(folder, "results.json"))
+    if processes.is_main():
+        store.save(config, workdir)
+        summary = summarize(config, results)
+        write_json(os.path.join(workdir, "results.json"), summary, sort_keys=False)
+        spread = summary["spread"]
+        listener.line("")
+        listener.line(
+            f"{spread['metric']} over {spread['runs']} seeds: mean {spread['mean']:.4f}, standard"
+            f" deviation {spread['standard_deviation']:.4f}, best {spread['best']:.4f}"
+            f" (seed {spread['best_seed']}), {spread['degenerate']} degenerate"
+        )
     assert result is not None  # `seeds` is at least 1
     return result
 

@@ -79,72 +79,77 @@ def train(
         listener = Listener()
     with processes.lock(workdir, listener.line):
         check_workdir(config, workdir)
+        return _train(config, workdir, listener, losses, goodput)
 
-        # ------------------------------------------------------------ open: devices, data, phases
-        if config.init_from and not store.has_begun(config.init_from, workdir):
-            check_source(config)
-        run = open_run(config, workdir, losses=losses, log=listener.line)
-        profile = Profile(config.profile, workdir, run.steps, listener.line)
-        listener.opened(run)
 
-        # ------------------------------------------------------------ restore or initialize
-        checkpoints = Checkpoints(
-            workdir,
-            keep=config.checkpoint.keep,
-            keep_best=config.checkpoint.keep_best,
-            best_metric=config.best_metric,
-        )
-        state, meta = restore_or_init(run, checkpoints, listener)
-        step = int(state.step)
-        if step == run.steps or meta.get("ended_early"):
-            how = f"it ended early, after {step} of {run.steps} steps"
-            if not meta.get("ended_early"):
-                how = f"all its {step} steps were done before"
-            listener.line(f"This run is complete: {how}.")
-            with contextlib.closing(checkpoints):
-                report_chosen(run, checkpoints, listener)
-            return TrainResult(run, state, metrics.history(workdir))
-        listener.started(run, state)
-        if processes.is_main():
-            save_to_workdir(run)
-            record_start(run, step)
+def _train(
+    config: RunConfig,
+    workdir: str,
+    listener: Listener,
+    losses: Mapping[str, LossFunction] | None,
+    goodput: Goodput,
+) -> TrainResult:
+    # ---------------------------------------------------------------- open: devices, data, phases
+    if config.init_from and not store.has_begun(config.init_from, workdir):
+        check_source(config)
+    run = open_run(config, workdir, losses=losses, log=listener.line)
+    profile = Profile(config.profile, workdir, run.steps, listener.line)
+    listener.opened(run)
 
-        # ------------------------------------------------------------ loop
-        early_stopping = metrics.EarlyStopping(
-            config.eval.patience,
-            config.best_metric,
-            metrics.read_evaluations(workdir, step),
-        )
-        reporter = Reporter(run, listener, state, metrics.Totals(meta.get("totals")))
-        loop = Loop(
-            checkpoints, reporter, early_stopping, goodput, profile, processes.StopRequest()
-        )
-        with (
-            goodput.recording(step, writes=processes.is_main()),
-            contextlib.closing(checkpoints),  # waits for the last save, however the loop ends
-            contextlib.closing(listener),
-            contextlib.closing(reporter),
-            contextlib.closing(profile),
-            loop.stop as stop,
-        ):
-            for phase in run.phases:
-                if int(state.step) < phase.last_step and not (
-                    stop.granted or early_stopping.has_ended
-                ):
-                    with goodput.time("training"):
-                        state = train_phase(run, phase, state, loop)
-            with goodput.time("checkpoints"):
-                checkpoints.wait()
-
-        # ------------------------------------------------------------ finish
-        if ended := int(state.step) == run.steps or early_stopping.has_ended:
+    # ---------------------------------------------------------------- restore or initialize
+    checkpoints = Checkpoints(
+        workdir,
+        keep=config.checkpoint.keep,
+        keep_best=config.checkpoint.keep_best,
+        best_metric=config.best_metric,
+    )
+    state, meta = restore_or_init(run, checkpoints, listener)
+    step = int(state.step)
+    if step == run.steps or meta.get("ended_early"):
+        how = f"it ended early, after {step} of {run.steps} steps"
+        if not meta.get("ended_early"):
+            how = f"all its {step} steps were done before"
+        listener.line(f"This run is complete: {how}.")
+        with contextlib.closing(checkpoints):
             report_chosen(run, checkpoints, listener)
-        else:
-            listener.line(
-                f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
-                " The same command resumes from here."
-            )
-        return TrainResult(run, state, metrics.history(workdir), "" if ended else stop.signal_name)
+        return TrainResult(run, state, metrics.history(workdir))
+    listener.started(run, state)
+    if processes.is_main():
+        save_to_workdir(run)
+        record_start(run, step)
+
+    # ---------------------------------------------------------------- loop
+    early_stopping = metrics.EarlyStopping(
+        config.eval.patience,
+        config.best_metric,
+        metrics.read_evaluations(workdir, step),
+    )
+    reporter = Reporter(run, listener, state, metrics.Totals(meta.get("totals")))
+    loop = Loop(checkpoints, reporter, early_stopping, goodput, profile, processes.StopRequest())
+    with (
+        goodput.recording(step, writes=processes.is_main()),
+        contextlib.closing(checkpoints),  # waits for the last save, however the loop ends
+        contextlib.closing(listener),
+        contextlib.closing(reporter),
+        contextlib.closing(profile),
+        loop.stop as stop,
+    ):
+        for phase in run.phases:
+            if int(state.step) < phase.last_step and not (stop.granted or early_stopping.has_ended):
+                with goodput.time("training"):
+                    state = train_phase(run, phase, state, loop)
+        with goodput.time("checkpoints"):
+            checkpoints.wait()
+
+    # ---------------------------------------------------------------- finish
+    if ended := int(state.step) == run.steps or early_stopping.has_ended:
+        report_chosen(run, checkpoints, listener)
+    else:
+        listener.line(
+            f"Stopped by {stop.signal_name} after step {int(state.step)}, which is saved."
+            " The same command resumes from here."
+        )
+    return TrainResult(run, state, metrics.history(workdir), "" if ended else stop.signal_name)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.distillation import apply_both, training_losses
 from bert_jax.tasks.losses import Sum, loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
+from bert_jax.tasks.task import Taught
 from bert_jax.training.state import init_params, init_state, parameter_rules
 from bert_jax.training.step import train_step
 from tests.tiny import make_batch, make_mesh, make_model, make_task
@@ -39,7 +40,7 @@ def z_loss(outputs, batch):
     return Sum(1e-2 * (log_z**2 * weights).sum(), weights.sum())
 
 
-TAUGHT: Any = (
+TAUGHT = Taught(
     dataclasses.replace(PRETRAINING, model=TEACHER),
     DistillationConfig(teacher="runs/teacher", temperature=2.0),
 )
@@ -67,7 +68,7 @@ def gradient_of(task, batch, num_microbatches, mesh_shape=(1, 1, 1)):
     mesh, params, key = make_mesh(*mesh_shape), random_params(task), jax.random.key(0)
     constants = {}
     if task.taught:
-        rules, teacher = parameter_rules(task.taught[0]), random_params(task.taught[0])
+        rules, teacher = parameter_rules(task.taught.teacher), random_params(task.taught.teacher)
         where = sharding.parameter_shardings(mesh, rules, teacher)
         constants = {"teacher": jax.device_put(teacher, where)}
     tx = optax.chain(optax.trace(decay=0.0), optax.scale(0.0))
@@ -112,7 +113,7 @@ def test_in_microbatches_on_a_mesh_the_gradient_is_that_of_the_sum_of_the_means(
     found, metrics = gradient_of(task, batch, num_microbatches=4, mesh_shape=(1, 2, 2))
     assert loss_names(metrics.sums) == names  # jax sorts them
     assert metrics.finite.keys() == {*names, "gradient_norm"}
-    teacher = random_params(task.taught[0]) if task.taught else {}
+    teacher = random_params(task.taught.teacher) if task.taught else {}
 
     def loss(params):
         masked = task.transform(jax.random.fold_in(jax.random.key(0), 0), batch)

@@ -21,6 +21,7 @@ from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.multiple_choice import MultipleChoice
 from bert_jax.tasks.span import Span
 from bert_jax.tasks.tagging import Tagging
+from bert_jax.tasks.task import Taught
 from tests.tasks.test_auxiliary import random_params
 from tests.tiny import make_batch, make_model, make_task
 
@@ -166,7 +167,7 @@ def labelled_batch(rows=4) -> Any:
 def test_the_losses_are_weighted_and_the_parts_are_reported():
     student = Classification(model=STUDENT, labels=("a", "b", "c"))
     teacher = dataclasses.replace(student, model=TEACHER)
-    task, batch = dataclasses.replace(student, taught=(teacher, CONFIG)), labelled_batch()
+    task, batch = dataclasses.replace(student, taught=Taught(teacher, CONFIG)), labelled_batch()
     alone = student.make_model().apply({"params": random_params(student)}, batch)
     outputs = apply_both(task, alone, random_params(teacher), batch)
     sums = training_losses(task, outputs, batch)

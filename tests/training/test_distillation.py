@@ -118,8 +118,8 @@ def test_a_teacher_is_evaluated_without_dropout_and_counted(finished, new_run):
     opened: Any = open_run(run.config, str(run.workdir))
     phase = opened.phases[0]
     task, alone = (opened.task_at(phase, evaluate) for evaluate in (False, True))
-    teacher, _ = task.taught
-    assert teacher.model.dropout_rate == teacher.model.attention_dropout_rate == 0
+    teacher = task.taught.teacher.model
+    assert teacher.dropout_rate == teacher.attention_dropout_rate == 0
     assert flops_per_token(task, 24) == pytest.approx(4 / 3 * flops_per_token(alone, 24))
     stored = open_model(str(finished("classification").workdir)).params
     for path, array in flatten(opened.constants["teacher"]).items():
