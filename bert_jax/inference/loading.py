@@ -22,7 +22,7 @@ from bert_jax.exchange import with_new_parameters
 from bert_jax.files.errors import UserError
 from bert_jax.formats.hub import local_model
 from bert_jax.inference import short_rows
-from bert_jax.models import make_add_fields
+from bert_jax.models import make_add_fields, reads_new_words
 from bert_jax.models.model import AddFields, EncoderConfig
 from bert_jax.tasks.task import Task
 from bert_jax.text.tokenization import Tokenizer
@@ -183,6 +183,12 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
     if loaded.missing:
         loaded = with_new_parameters(loaded)
     config, fitted = loaded.config, loaded.meta.get("fitted", {})
+    pieces, rows = len(loaded.tokenizer.pieces), config.model.padded_vocab_size
+    if pieces > rows and not reads_new_words(config.model):
+        raise UserError(
+            f"The vocabulary in {folder} has {pieces} pieces, the model only {rows}: it is another"
+            " model's vocabulary."
+        )
     if config.get("task.thresholds", "default") != "default" and not fitted:
         _logger.warning(
             "%s: step %d was not evaluated, so its thresholds are not tuned.",

@@ -144,18 +144,12 @@ def load_workdir_tokenizer(workdir: str, config: RunConfig) -> Tokenizer:
     """Returns the tokenizer of a run, from the copy of the vocabulary in its folder.
 
     Raises:
-      UserError: there is no vocabulary, or it has more pieces than the model.
+      UserError: there is no vocabulary.
     """
     path, grows = find_vocabulary(workdir), reads_new_words(config.model)
     if not path:
         raise UserError(f"{workdir} holds no vocabulary (vocab.txt or vocab.model): train first.")
-    tokenizer = load_tokenizer(path, config.data.lowercase, grows)
-    if not grows and (pieces := len(tokenizer.pieces)) > config.model.padded_vocab_size:
-        raise UserError(
-            f"The vocabulary in {workdir} has {pieces} pieces, the model only"
-            f" {config.model.padded_vocab_size}: it is another model's vocabulary."
-        )
-    return tokenizer
+    return load_tokenizer(path, config.data.lowercase, grows)
 
 
 def read_labels(workdir: str) -> tuple[str, ...]:
