@@ -25,7 +25,7 @@ INVALID = [
     ("classification", {"metrics": ("f2",), "checkpoint.best_metric": "f2"}, "'f2' is none of"),
     ("classification", {"task.published": "cola2"}, "is no published set"),
     ("classification", {"task.text_a": ""}, "text_a is missing"),
-    ("multiple_choice", {"metrics": ("accuracy", "f1")}, "for multiple choice"),
+    ("multiple_choice", {"metrics": ("accuracy", "f1")}, "'f1' is none of accuracy"),
     (
         "classification",
         {"metrics": ("f1",), "checkpoint.best_metric": "f1", "task.label": "text_a"},
@@ -79,6 +79,6 @@ def test_a_label_that_is_not_in_training_is_reported_with_its_line(new_run, file
 
 
 def test_a_folder_without_a_run_is_not_evaluated(new_run, files, tmp_path):
-    assert_refused(new_run, "has no vocabulary", to_train=False, workdir=tmp_path)
+    assert_refused(new_run, "holds no vocabulary", to_train=False, workdir=tmp_path)
     (tmp_path / "vocab.txt").write_text(files["vocab"].read_text())
     assert_refused(new_run, r"has no labels\.json: train first", to_train=False, workdir=tmp_path)

@@ -43,7 +43,7 @@ def test_fine_tuning_takes_the_head_of_a_language_model_from_its_source(new_run,
     run = new_run("classification", changes)
     assert run.config.task.pool == "last" and run.config.task.pooler
     assert "with new, random ones for bert/pooler, classifier\n" in run.train().printed
-    assert "for bert   task.pool=last" in run.printed
+    assert "encoder    task.pool=last" in run.printed
     after = flatten(jax.device_get(run.state.params))
     moved = before.keys() & after.keys()
     assert {"masked_lm/bias", "masked_lm/transform/kernel"} <= moved == before.keys()
