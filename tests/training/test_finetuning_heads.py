@@ -67,7 +67,9 @@ def test_a_configuration_of_bert_fine_tunes_a_gpt(new_run, make_source, tmp_path
     assert (config.optimizer.name, config.optimizer.schedule) == ("gpt_adam", "gpt_linear")
     assert config.optimizer.learning_rate == 6.25e-5 and config.model.dropout_rate == 0.1
     assert run.state.params.keys() == {"gpt", "classifier"}
-    assert "encoder    " in run.printed and "task.lm_weight=0.5" in run.printed
+    (line,) = [line for line in run.printed.splitlines() if line.startswith("encoder  ")]
+    for value in ("task.pool=last", "task.pooler=False", "task.lm_weight=0.5"):
+        assert value in line
     assert run.rows("train")[-1]["lm_loss"] > 0
 
     path, output = tmp_path / "input.csv", tmp_path / "output.jsonl"

@@ -1,5 +1,6 @@
 """What train prints: lines, the parameter table, the progress bar; TensorBoard events."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -142,13 +143,15 @@ def test_the_banner_of_labelled_files():
     read: Any = SimpleNamespace(num_rows=3)
     counts = {"texts_truncated": 2}
     rows = LabelledRows("eval", "dev.tsv", "0123456789abcdef", [1, 2, 3], read, counts, (16, 32))
-    config = default_config("classification").replace({"model.attention_pattern": "causal"})
+    origins = (("seed", "default"), ("steps", "given"), ("task.pool", "encoder"))
+    config = dataclasses.replace(default_config("classification"), origins=origins)
     data = config.task.with_labels(("bad", "good"))
     run: Any = SimpleNamespace(config=config, training=(), evaluation=((rows,),), task=data)
     assert list(banner(run)) == [
         "eval       dev.tsv: 3 examples, 3 rows, 2 texts truncated; SHA-256 0123456789ab",
         "labels     bad, good",
-        "for bert   task.pool=cls",
         "batches    32 rows, padded to 16, 32 tokens: one compilation each",
         "head       the last layer -> [CLS] -> pooler",
+        "encoder    task.pool=cls",
+        "given      steps=1",
     ]
