@@ -90,7 +90,8 @@ class TaskConfig(Group):
         known = self.known_metrics
         if known and (wrong := [name for name in config.metrics if name not in known]):
             raise UserError(
-                f"metrics: {wrong[0]!r} is none of {', '.join(known)}, which this task measures."
+                f"metrics: {wrong[0]!r} is none of {', '.join(known)}, the metrics for config.task"
+                " as it is set."
             )
         return dataclasses.replace(self, metrics=config.metrics)
 

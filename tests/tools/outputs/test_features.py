@@ -11,6 +11,7 @@ from safetensors.numpy import load_file
 from bert_jax.data.labelled.texts import read_texts
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.outputs import files
 from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.inputs import find_inputs
@@ -102,7 +103,13 @@ def test_many_texts_in_order_and_the_reported_speed(make_extractor, tmp_path):
 
 @pytest.mark.parametrize("ending", [".npz", ".jsonl"])
 def test_no_file_is_left_after_an_error(ending, write, tmp_path, monkeypatch):
-    monkeypatch.setattr(FeatureExtractor, "_scaled", lambda *_: 1 / 0)
+    stream = Predictor.stream
+
+    def fail_after_one(*args):
+        yield next(stream(*args))
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(Predictor, "stream", fail_after_one)
     with pytest.raises(ZeroDivisionError):
         write(ending)
     with pytest.raises(ValueError, match="in.txt, line 2 has 52 tokens, .* at most 40: shorten"):
