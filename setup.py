@@ -62,6 +62,7 @@ EXTRAS = {
     ],
     "test": [
         "axe-playwright-python>=0.1.4",  # with playwright and Chromium: pages in a browser
+        "datasets>=4",  # with pandas and polars: tables in memory
         "flask>=3",  # with flask-cors: what moto serves with
         "flask-cors>=6",
         "gcp-storage-emulator>=2026.7",  # a server of gs://, which the tests start
@@ -70,7 +71,9 @@ EXTRAS = {
         "hypothesis>=6.100",
         "import-linter==2.17",
         "moto[s3]>=5.2",  # a server of s3://
+        "pandas>=2.2",
         "playwright>=1.50,<2",
+        "polars>=1.20",
         "psutil>=6",
         "pyright==1.1.414",
         "pytest>=8.4",

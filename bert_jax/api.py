@@ -10,6 +10,7 @@ those of the commands, bit for bit. docs/python.md is the guide.
 """
 
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,15 +26,18 @@ from bert_jax.config.task import add_task, find_task
 from bert_jax.data import init_from
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
+from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Model, load
 from bert_jax.plans import adaptation
-from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, plan_finetuning
+from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, make_plan, plan_finetuning
 from bert_jax.tasks.task import Task
+from bert_jax.training import own_batches
 from bert_jax.training import train as training
 from bert_jax.training.listener import Listener
 from bert_jax.training.multitask import train_tasks
+from bert_jax.training.own_batches import MakeBatch
 from bert_jax.training.seeds import train_seeds
 
 __all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "prepare", "train"]
@@ -116,6 +120,7 @@ def train(
     workdir: str | os.PathLike,
     losses: Mapping[str, Loss] | None = None,
     listener: Listener | None = None,
+    batches: MakeBatch | None = None,
 ) -> Model:
     """Trains a model, or continues a run that was stopped, and returns it.
 
@@ -125,6 +130,10 @@ def train(
       losses: further losses by name; the mean of each is added to the task's loss and reported
         under its name. A loss is a function (outputs of the task's model, batch) -> `Sum`.
       listener: receives messages, progress and metrics; None: a `ProgressLine`.
+      batches: pre-trains on batches of your own: a function of the step, from 0, which returns
+        `input_ids`, int32[batch, seq], and other fields of the batch form (`data.batch`), or
+        `attention_mask`. The same step must give the same batch, so that a run that was stopped
+        resumes exactly. `config.data.vocab` is the vocabulary that made the ids. None: a corpus.
 
     Raises:
       UserError: for settings or data that cannot be used.
@@ -138,42 +147,57 @@ def train(
             f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
             " docs/python.md."
         )
-    resolved = resolve(config, workdir)
-    several = resolved.get("seeds", 1) > 1
-    run: Any = train_seeds if several else training.train
-    run(resolved, workdir, listener=listener or ProgressLine(), losses=losses)
-    if several:
+    return _run(resolve(config, workdir), workdir, listener, losses, batches)
+
+
+def _run(
+    config: RunConfig,
+    workdir: str,
+    listener: Listener | None,
+    losses: Mapping[str, Loss] | None = None,
+    batches: MakeBatch | None = None,
+) -> Model:
+    """Trains with a configuration whose values are decided, and returns the model."""
+    several = config.get("seeds", 1) > 1
+    common: Any = {"listener": listener or ProgressLine(), "losses": losses}
+    if several and batches:
+        raise UserError("seeds: batches=... train one seed at a time; leave config.seeds out.")
+    if batches and "data.source" in config.fields():
+        config = config.replace({"data.source": own_batches.SOURCE})
+    if not several:
+        training.train(config, workdir, **common, batches=batches)
+    else:
+        train_seeds(config, workdir, **common)
         best = read_json(os.path.join(workdir, "results.json"))["spread"]["best_seed"]
         workdir = os.path.join(workdir, f"seed-{best}")
     return load(workdir)
 
 
-_train = train  # `finetune` has an argument of that name
-
-
 def finetune(
     model: Model | str | os.PathLike,
-    train: str | os.PathLike,
-    evaluate: str | os.PathLike | None = None,
+    train: Any,
+    evaluate: Any = None,
     task: str | type[Task] = "",
     workdir: str | os.PathLike = "",
     listener: Listener | None = None,
     teacher: Model | str | os.PathLike | None = None,
     **values: Any,
 ) -> Model:
-    """Fine-tunes a model on a file of labelled examples, and returns the new one.
+    """Fine-tunes a model on labelled examples, and returns the new one.
 
-    The task and the columns follow from the file, the recipe from the encoder and the number of
+    The task and the columns follow from the examples, the recipe from the encoder and the number of
     examples: docs/finetuning.md has the rules. They are printed with the reasons, or sent to
     `listener.line`.
 
     Args:
       model: a model or its folder; a workdir or another program's.
-      train: file to train on.
-      evaluate: file to evaluate on; None: a stratified tenth of `train`.
+      train: examples to train on: the path of a file; a table of pandas, polars, pyarrow or
+        Hugging Face `datasets`; rows as dicts; or (texts, labels). A text may be a pair, or a list
+        of words with a list of tags. What is no file is written to the workdir as JSON lines.
+      evaluate: examples to evaluate on, in any of these forms; None: a stratified tenth of `train`.
       task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice" or
-        "embedding", or a class of your own; "": what the file is for. Or a configuration such as
-        "glue:mrpc", whose recipe is kept.
+        "embedding", or a class of your own; "": what the examples are for. Or a configuration,
+        such as "glue:mrpc", whose recipe is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns
@@ -185,12 +209,13 @@ def finetune(
       UserError: as `train`, or the file is for none of the tasks.
 
     >>> model = bert_jax.finetune("runs/mine", "train.csv", workdir="runs/reviews")
+    >>> model = bert_jax.finetune("runs/mine", (texts, labels), workdir="runs/reviews")
     """
     folder = _folder(model)
     if teacher is not None:
         values["distillation__teacher"] = _folder(teacher)
-    train, evaluate = _file(train, "train"), _file(evaluate, "evaluate")
-    workdir = os.fspath(workdir) or default_workdir(train)
+    train, evaluate = _data(train, "train"), _data(evaluate, "evaluate")
+    workdir = os.fspath(workdir) or default_workdir(_named(train, "train"))
     if isinstance(task, type):
         task = add_task(task)
     is_own = task in TASK_CLASSES and not find_task(task).RUN.has_corpus
@@ -201,8 +226,11 @@ def finetune(
     config = get_config(task)
     if "source" in config.data:
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(TASKS)}.")
-    files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
-    return _train(set_values(config, files | values), workdir, listener=listener)
+    with tempfile.TemporaryDirectory() as parts, naming_arguments(parts):
+        train, evaluate = to_file(train, parts, "train"), to_file(evaluate, parts, "evaluate")
+        files = {"init_from": folder, "data.train": train, "data.eval": evaluate}
+        plan = make_plan(resolve(set_values(config, files | values), workdir), (), parts, workdir)
+    return _carry_out(plan, workdir, listener)
 
 
 def multitask(
@@ -243,10 +271,10 @@ def multitask(
 
 def adapt(
     model: Model | str | os.PathLike,
-    text: str | os.PathLike,
+    text: Any,
     workdir: str | os.PathLike = "",
-    evaluate: str | os.PathLike | None = None,
-    general: str | os.PathLike | None = None,
+    evaluate: Any = None,
+    general: Any = None,
     listener: Listener | None = None,
     **values: Any,
 ) -> Model:
@@ -258,7 +286,8 @@ def adapt(
 
     Args:
       model: a model or its folder; a workdir or another program's.
-      text: files of text, a glob, JSON lines, or Parquet files.
+      text: files of text, a glob, JSON lines, or Parquet files; or texts in memory, each a
+        document: an iterable, or a table such as a DataFrame, which are written to the workdir.
       workdir: folder of the new run; "": runs/NAME-adapted, with the name of the text.
       evaluate: text to evaluate on; None: a part of `text` is held out.
       general: general text, which is evaluated too; `data__replay=0.2` also trains on it.
@@ -271,10 +300,10 @@ def adapt(
     >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
     """
     folder = _folder(model)
-    text, evaluate = _file(text, "text"), _file(evaluate, "evaluate")
-    workdir = os.fspath(workdir) or adaptation.default_workdir(text)
+    text, evaluate = _data(text, "text"), _data(evaluate, "evaluate")
+    workdir = os.fspath(workdir) or adaptation.default_workdir(_named(text, "text"))
     given = _dotted(values)
-    general = _file(general, "general")
+    general = _data(general, "general")
     plan = adaptation.plan_adaptation(folder, text, evaluate, workdir, given, general)
     return _carry_out(plan, workdir, listener)
 
@@ -293,18 +322,20 @@ def _folder(model: Model | str | os.PathLike) -> str:
     return os.fspath(model)
 
 
-def _file(path: str | os.PathLike | None, name: str) -> str:
-    """Returns the path of a file that is an argument; "" if there is none."""
-    if path is None and name not in ("train", "text"):
+def _data(data: Any, name: str) -> Any:
+    """Returns examples or texts that are an argument; "" if there are none."""
+    if isinstance(data, Model):
+        raise UserError(f"{name} is a model: the order is (model, {name}).")
+    if data is None and name not in ("train", "text"):
         return ""
-    if isinstance(path, str | os.PathLike):
-        return os.fspath(path)
-    if isinstance(path, Model):
-        raise UserError(f"{name} is a model: the order is (model, file).")
-    raise UserError(
-        f"{name} is of type {type(path).__name__}: give the path of a file; a table in memory is"
-        " written by its to_csv or to_json."
-    )
+    return os.fspath(data) if isinstance(data, os.PathLike) else data
+
+
+def _named(data: Any, name: str) -> str:
+    """Returns the path of a file, by which the folder of a run is called."""
+    if isinstance(data, str):
+        return data
+    raise UserError(f"workdir is missing: name a folder for the run, since {name} is no file.")
 
 
 def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
@@ -313,7 +344,7 @@ def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
     for line in plan.lines:
         show(line)
     with plan.begin(workdir, show):
-        return train(plan.config, workdir, listener=listener)
+        return _run(plan.config, workdir, listener)
 
 
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:

@@ -10,6 +10,7 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 import pytest
 
 import bert_jax
@@ -260,6 +261,39 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
     assert found["eval"] == json.loads((tmp_path / "ours/results.json").read_text())["eval"]
 
 
+def test_data_in_memory_are_those_of_a_file(model, classifier, files, tmp_path):
+    lines = [line.split("\t") for line in (files / "train.tsv").read_text().splitlines()[1:]]
+    texts, labels = zip(*lines, strict=True)
+    rows = [{"text": text, "label": label} for text, label in lines]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = {
+        "epochs": 1.0,
+        "max_length": 16,
+        "prng_impl": tiny.PRNG_IMPL,
+        "listener": Listener(),
+    }
+    for name, data in (("file", tmp_path / "rows.jsonl"), ("memory", (list(texts), labels))):
+        bert_jax.finetune(model, data, workdir=tmp_path / name, **settings)
+    assert metrics_of(tmp_path / "memory") == metrics_of(tmp_path / "file")
+
+    table = pandas.DataFrame({"text_a": texts, "label": labels})
+    assert classifier.predict(table) == classifier.predict(texts)
+    np.testing.assert_array_equal(model.encode(table), model.encode(texts))
+    with pytest.raises(UserError, match="^workdir is missing"):
+        bert_jax.finetune(model, table)
+
+
+def test_texts_in_memory_are_enough_to_adapt(model, tmp_path):
+    texts = [f"{word} {other} ." for word in WORDS for other in WORDS]  # too short for pairs
+    settings = {"steps": 2, "global_batch_size": 8, "prng_impl": tiny.PRNG_IMPL}
+    workdir = tmp_path / "adapted"
+    adapted = bert_jax.adapt(model, iter(texts), workdir, listener=Listener(), **settings)
+    assert adapted.config.data.source == f"jsonl:{workdir / 'texts' / 'text.jsonl'}"
+    assert not adapted.encoder.next_sentence
+    with pytest.raises(UserError, match=r"texts/text\.jsonl: other content"):
+        bert_jax.adapt(model, texts[1:], workdir, listener=Listener(), **settings)
+
+
 @pytest.mark.parametrize("scores", [False, True])
 def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path, scores):
     """A tenth is held out, also of numbers; a row is as long as one of the two texts."""
@@ -365,8 +399,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
         (lambda m: bert_jax.finetune(m, "a", "b", "tiny", "c"), "trains on a corpus"),
         (lambda m: bert_jax.finetune(__file__, m.folder), "the order is \\(model, file\\)"),
         (lambda m: bert_jax.finetune(None, "a.csv"), "model is of type NoneType: give a"),
-        (lambda m: bert_jax.finetune(m, {"text": []}), "train is of type dict: give the path of"),
-        (lambda m: bert_jax.adapt(m, ["a"]), "text is of type list: give the path of a file"),
+        (lambda m: bert_jax.finetune(m, 3, workdir="d"), "train is of type int: give a path"),
         (lambda m: bert_jax.multitask({"a": "glue"}, "d"), "configs\\['a'\\] is of type str: give"),
         (
             lambda m: bert_jax.train(m.config, "d", losses={"z": 3}),

@@ -26,7 +26,7 @@ def make_examples(
     Raises:
       UserError: naming the input, for a value of another form.
     """
-    if isinstance(inputs, str | Mapping):
+    if isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable):
         raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
     names = getattr(inputs, "column_names", None)
     names = getattr(inputs, "columns", None) if names is None else names

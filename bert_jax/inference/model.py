@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from bert_jax.config.encoder_fields import EncoderConfig
-from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow
+from bert_jax.data.in_memory import is_table, read_examples
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, read_texts
 from bert_jax.exchange import export
 from bert_jax.files.errors import UserError
 from bert_jax.inference.attention import AttentionReader
@@ -32,6 +33,8 @@ from bert_jax.training.workdir import open_model
 _LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
 TextInput = str | tuple[str, str] | Mapping[str, str]
+# Texts, or a table with a column of them (`in_memory.is_table`).
+Texts = Iterable[TextInput] | Any
 
 
 def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "Model":
@@ -60,10 +63,12 @@ def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "M
 class Model(TrainedModel):
     """A trained model: an encoder, the heads that were trained with it, and its tokenizer.
 
-    Inputs are lists of texts, and results come in their order. A text may also be a pair,
-    `(text_a, text_b)`, or a dict with `text_a` and `text_b`. Nothing is truncated silently: a text
-    that is too long for the model is an error, except where its task truncates (`predict`) or
-    `long="truncate"` is given: what is cut off is then counted in a warning of the logger.
+    Inputs are texts, in any iterable, and results come in their order. A text may also be a pair,
+    `(text_a, text_b)`, or a dict with `text_a` and `text_b`; and the texts may be a table (pandas,
+    polars, pyarrow, Hugging Face `datasets`), which is read as a file with its rows.
+    Nothing is truncated silently: a text that is too long for the model is an error, except where
+    its task truncates (`predict`) or `long="truncate"` is given: what is cut off is then counted in
+    a warning of the logger.
 
     Its `config`, `tokenizer` and `params` are those of `TrainedModel`.
 
@@ -109,7 +114,7 @@ class Model(TrainedModel):
             f"validation_{name}": array for name, array in splits.get("validation", {}).items()
         }
 
-    def batch(self, texts: Sequence[TextInput]) -> dict[str, jax.Array]:
+    def batch(self, texts: Texts) -> dict[str, jax.Array]:
         """Returns texts as a batch for `module`, one in each row, on the devices.
 
         The fields are int32[texts, seq] `input_ids`, `token_type_ids`, `position_ids`,
@@ -117,14 +122,14 @@ class Model(TrainedModel):
         own where a head needs more.
         """
         encode = self._reader(FeatureExtractor, Choice()).row
-        rows = EncodedTexts([encode(t) for t in make_examples(Text, texts)], self.tokenizer)
+        rows = EncodedTexts([encode(t) for t in _read_texts(texts)], self.tokenizer)
         numbers = np.arange(len(rows.rows))[:, None]
         batch = rows.take(numbers, int(rows.lengths.max()))
         return jax.device_put(self.add_fields(batch))
 
     def encode(
         self,
-        texts: Sequence[TextInput],
+        texts: Texts,
         pooling: str = "",
         layer: int = -1,
         normalize: bool | None = None,
@@ -159,7 +164,7 @@ class Model(TrainedModel):
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
     def hidden_states(
-        self, texts: Sequence[TextInput], layers: str | int = "last", **choice: Any
+        self, texts: Texts, layers: str | int = "last", **choice: Any
     ) -> list[dict[str, Any]]:
         """Returns what the command `encode` writes for each text, with arrays instead of lists.
 
@@ -178,15 +183,13 @@ class Model(TrainedModel):
         extractor, found = self._extract(texts, layers=layers, **choice)
         return [extractor.names(row, features) | features for row, features in found]
 
-    def _extract(self, texts: Sequence[TextInput], **choice: Any) -> tuple[FeatureExtractor, Any]:
+    def _extract(self, texts: Texts, **choice: Any) -> tuple[FeatureExtractor, Any]:
         settings = Choice(**choice, exact=bool(self.choices.get("dtype")))
         extractor = self._reader(FeatureExtractor, settings)
-        rows = map(extractor.row, make_examples(Text, texts))
+        rows = map(extractor.row, _read_texts(texts))
         return extractor, _warn_of_cuts(extractor.run(rows))
 
-    def fill_mask(
-        self, texts: Sequence[TextInput], top_k: int = 5
-    ) -> list[list[list[dict[str, Any]]]]:
+    def fill_mask(self, texts: Texts, top_k: int = 5) -> list[list[list[dict[str, Any]]]]:
         """Returns the most probable tokens for each "[MASK]" of each text.
 
         Returns:
@@ -197,15 +200,16 @@ class Model(TrainedModel):
           UserError: the model has no trained masked-LM head.
         """
         check_fills_masks(self)
-        predictions = self._predict(list(make_examples(Text, texts)), top_k)
+        predictions = self._predict(list(_read_texts(texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
-    def predict(self, examples: Sequence[Any], top_k: int = 5) -> list[dict[str, Any]]:
+    def predict(self, examples: Iterable[Any], top_k: int = 5) -> list[dict[str, Any]]:
         """Returns the prediction of the model's task for each example, as `predict` writes it.
 
         Args:
           examples: texts or pairs; for a tagger texts or lists of words; for questions
-            `(question, context)`; for multiple choice `(context, endings)`; or dicts.
+            `(question, context)`; for multiple choice `(context, endings)`; or dicts. A table has
+            the columns of the examples that the model was trained on.
           top_k: candidates for each mask, if the model fills in masks.
 
         >>> model.predict(["A wonderful film."])
@@ -216,17 +220,20 @@ class Model(TrainedModel):
             raise UserError(
                 f"config.task.name={self.config.task.name!r} has no predictions for examples."
             )
+        if is_table(examples):
+            read = functools.partial(self.task.read, counts=Counter(), labelled=False)
+            return self._predict(read_examples(examples, "examples", read), top_k)
         by_character = not self.task.between_words
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
-    def score(self, texts: Sequence[TextInput]) -> list[dict[str, Any]]:
+    def score(self, texts: Texts) -> list[dict[str, Any]]:
         """Returns the (pseudo-)log-likelihood of each text, as the command `score` writes it.
 
         Raises:
           UserError: the model has no trained head that predicts words.
         """
         scorer = self._reader(Scorer)
-        return list(scorer.score([scorer.row(text) for text in make_examples(Text, texts)]))
+        return list(scorer.score([scorer.row(text) for text in _read_texts(texts)]))
 
     @functools.cached_property
     def _generator(self) -> Generator:
@@ -308,6 +315,14 @@ class Model(TrainedModel):
         ends = "_truncated", "_cut_off", UNEXPECTED_PAIRS
         _warn({name: n for name, n in counts.items() if name.endswith(ends)})
         return predictions
+
+
+def _read_texts(texts: Texts) -> Iterable[Text]:
+    """Returns texts and pairs; of a table, those of its column of texts."""
+    if is_table(texts):
+        choose = "give one as a list, such as list(table['NAME'])"
+        return read_examples(texts, "texts", functools.partial(read_texts, choose=choose))
+    return make_examples(Text, texts)
 
 
 class HiddenStates(nn.Module):

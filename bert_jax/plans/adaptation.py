@@ -17,6 +17,7 @@ from bert_jax.config.phases import MIN_LENGTH, without_given
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.config.task import default_config
 from bert_jax.data import init_from
+from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.exchange import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.plans.continuing import Trained, continuing_recipe, held_out_share
@@ -27,17 +28,19 @@ from bert_jax.training.workdir import open_model
 
 # Sentences that are tokenized to estimate the tokens of the text.
 _MAX_MEASURED = 2000
+# Folder of the workdir with texts that were given in memory.
+_TEXTS = "texts"
 # How often a run reports, evaluates and saves.
 _DURATIONS = {"log.every": "5%", "eval.every": "20%", "checkpoint.every": "20%"}
 
 
 def plan_adaptation(
     model: str,
-    text: str,
-    evaluate: str,
+    text: Any,
+    evaluate: Any,
     workdir: str,
     given: Mapping[str, Any],
-    general: str = "",
+    general: Any = "",
 ) -> Plan:
     """Plans to continue the pre-training of a model on a text.
 
@@ -46,7 +49,8 @@ def plan_adaptation(
 
     Args:
       model: folder of a workdir, or of another program's model.
-      text: files of text, as in `data.source=text:`, of JSON lines, or `parquet:`.
+      text: files of text, as in `data.source=text:`, of JSON lines, or `parquet:`; or texts in
+        memory (`data.in_memory.to_file`), each a document.
       evaluate: files to evaluate on; "": a part of `text` is held out.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.
@@ -55,7 +59,10 @@ def plan_adaptation(
     Raises:
       UserError: the text, the model or a field cannot be used.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, naming_arguments(f"{folder}/{_TEXTS}"):
+        text = to_file(text, f"{folder}/{_TEXTS}", "text")
+        evaluate = to_file(evaluate, f"{folder}/{_TEXTS}", "evaluate")
+        general = to_file(general, f"{folder}/{_TEXTS}", "general")
         if store.has_begun(model, workdir) and store.load(workdir).has_corpus:
             texts = {"source": text, "held_out": evaluate, "general": general}
             config, lines = _begun(texts, workdir, given), [f"continues  the run in {workdir}"]

@@ -16,10 +16,13 @@ from bert_jax.config.phases import without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
+from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.data.labelled.detection import TASKS, detect
 from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_faults
 from bert_jax.data.labelled.forms.table import Detection
 from bert_jax.data.labelled.split import (
+    EVALUATE,
+    TRAIN,
     find_strata,
     held_out,
     labels_of,
@@ -82,22 +85,22 @@ class Plan:
 
 def plan_finetuning(
     model: str,
-    train: str,
-    evaluate: str,
+    train: Any,
+    evaluate: Any,
     task: str,
     workdir: str,
     given: Mapping[str, Any],
 ) -> Plan:
-    """Plans the fine-tuning of a model on a file of labelled examples.
+    """Plans the fine-tuning of a model on labelled examples.
 
     The task and the columns follow from the file, the recipe from the encoder and the number of
     examples (bert_jax.plans.recipe). Without a file to evaluate on, a part of the training file is
-    held out, and both parts are files of the plan. Writes nothing.
+    held out, and both parts are files of the plan, as data in memory are. Writes nothing.
 
     Args:
       model: folder of a workdir, or of another program's model.
-      train: file to train on.
-      evaluate: file to evaluate on; "": a part of `train`.
+      train: file to train on, or data in memory (`data.in_memory.to_file`).
+      evaluate: file to evaluate on, or data in memory; "": a part of `train`.
       task: one of `detection.TASKS`, or of TASKS; "": what the file is for.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.
@@ -106,7 +109,11 @@ def plan_finetuning(
       UserError: the file is for none of the tasks, or the model or a field cannot be used.
     """
     with tempfile.TemporaryDirectory() as folder:
-        config, lines = _plan(model, train, evaluate, task, workdir, given, folder)
+        parts = os.path.join(folder, _SPLIT)
+        with naming_arguments(parts):
+            train = to_file(train, parts, TRAIN)
+            evaluate = to_file(evaluate, parts, EVALUATE)
+            config, lines = _plan(model, train, evaluate, task, workdir, given, folder)
         return make_plan(config, lines, folder, workdir)
 
 
@@ -234,9 +241,9 @@ def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str
       UserError: the workdir has something else.
     """
     moved = {
-        name: _moved(path, folder, workdir)
-        for name in config.marked("is_path")
-        if isinstance(path := config[name], str) and path.startswith(folder)
+        name: value.replace(folder, workdir)
+        for name, value in config.fields().items()
+        if isinstance(value, str) and folder in value
     }
     files = {
         _moved(os.fspath(path), folder, workdir): path.read_bytes()

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import json
+import os
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +42,9 @@ from bert_jax.tasks.task import CorpusTask
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import check_vocabulary
+from bert_jax.training import own_batches
 from bert_jax.training.checkpoints import has_checkpoints
+from bert_jax.training.own_batches import MakeBatch, OwnRows
 from bert_jax.training.run import Run, make_checked_mesh
 from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
@@ -57,6 +60,7 @@ def open_run(
     mesh: Mesh | None = None,
     losses: Mapping[str, LossFunction] | None = None,
     log: Callable[[str], None] = lambda line: None,
+    batches: MakeBatch | None = None,
 ) -> Run:
     """Prepares missing data and opens everything. All processes call it.
 
@@ -67,6 +71,7 @@ def open_run(
       mesh: the devices; None: all devices, as the configuration arranges them.
       losses: further losses by name, see `tasks.auxiliary`.
       log: receives lines of progress while data are prepared.
+      batches: what is trained on in place of a corpus, see `own_batches`.
 
     Raises:
       UserError: for a mesh, a batch size, an optimizer, a task, a model, data or a teacher that
@@ -76,7 +81,9 @@ def open_run(
         check_names(config.optimizer)  # invalid settings are reported before long work
     task = config.task
     mesh = mesh or make_checked_mesh(config)
-    if isinstance(config, PretrainingConfig):
+    if batches or config.get("data.source") == own_batches.SOURCE:
+        run = _open_batches(config, workdir, mesh, batches)
+    elif isinstance(config, PretrainingConfig):
         assert isinstance(task, CorpusTask)
         run = _open_corpus(config, workdir, task, mesh, log)
     else:
@@ -130,6 +137,44 @@ def _open_corpus(
             for rows in training
         ),
         fingerprint=training[0].fingerprint,
+    )
+
+
+def _open_batches(config: RunConfig, workdir: str, mesh: Mesh, batches: MakeBatch | None) -> Run:
+    task = config.task
+    if not isinstance(config, PretrainingConfig) or task.READS_STREAMS:
+        raise UserError(
+            f"task.name={task.name!r} does not train on batches=...: give its examples to"
+            " bert_jax.finetune, or its text as config.data.source."
+        )
+    if batches is None:
+        raise UserError(
+            f"{workdir} was trained on batches of a function, which is not stored: resume it with"
+            " bert_jax.train(config, workdir, batches=FUNCTION). It has no held-out text."
+        )
+    if not os.path.exists(vocabulary := config.data.vocab):
+        raise UserError(
+            f"config.data.vocab={vocabulary}: batches=... need the vocabulary that made their ids,"
+            " vocab.txt or another file; there is no text to train one on."
+        )
+    if config.epochs:
+        raise UserError("config.epochs: batches=... have no epochs; set config.steps.")
+    tokenizer = load_tokenizer(vocabulary, config.data.lowercase, reads_new_words(config.model))
+    check_vocabulary(tokenizer, config.model.vocab_size, vocabulary)
+    phases = config.make_phases(config.total_steps(()))
+    rows = tuple(OwnRows(batches, phase, config.model.vocab_size) for phase in phases)
+    rows[0].check_fields(bool(getattr(config.model, "next_sentence", False)))
+    return Run(
+        config=config,
+        workdir=workdir,
+        mesh=mesh,
+        tokenizer=tokenizer,
+        vocabulary_path=vocabulary,
+        phases=phases,
+        task=task,
+        training=rows,
+        evaluation=((),) * len(phases),
+        fingerprint=rows[0].fingerprint,
     )
 
 

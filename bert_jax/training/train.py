@@ -25,6 +25,7 @@ from bert_jax.training.goodput import Goodput
 from bert_jax.training.initial import check_source
 from bert_jax.training.listener import Listener
 from bert_jax.training.open import open_run
+from bert_jax.training.own_batches import MakeBatch
 from bert_jax.training.reporting import Reporter
 from bert_jax.training.resume import (
     check_workdir,
@@ -61,6 +62,7 @@ def train(
     *,
     listener: Listener | None = None,
     losses: Mapping[str, LossFunction] | None = None,
+    batches: MakeBatch | None = None,
 ) -> TrainResult:
     """Trains to the end, or until SIGTERM or SIGINT; resumes from the newest checkpoint.
 
@@ -69,6 +71,7 @@ def train(
       workdir: folder of the run; created if missing.
       listener: receives progress, metrics and messages in process 0.
       losses: further losses by name, functions (outputs, batch) -> Sum; see `tasks.auxiliary`.
+      batches: step, from 0 -> the batch to train on, in place of a corpus; see `own_batches`.
 
     Raises:
       UserError: for settings, data or checkpoints that cannot be used; and when a loss or gradient
@@ -79,7 +82,7 @@ def train(
         listener = Listener()
     with processes.lock(workdir, listener.line):
         check_workdir(config, workdir)
-        return _train(config, workdir, listener, losses, goodput)
+        return _train(config, workdir, listener, losses, batches, goodput)
 
 
 def _train(
@@ -87,12 +90,13 @@ def _train(
     workdir: str,
     listener: Listener,
     losses: Mapping[str, LossFunction] | None,
+    batches: MakeBatch | None,
     goodput: Goodput,
 ) -> TrainResult:
     # ---------------------------------------------------------------- open: devices, data, phases
     if config.init_from and not store.has_begun(config.init_from, workdir):
         check_source(config)
-    run = open_run(config, workdir, losses=losses, log=listener.line)
+    run = open_run(config, workdir, losses=losses, log=listener.line, batches=batches)
     profile = Profile(config.profile, workdir, run.steps, listener.line)
     listener.opened(run)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.examples import TEXT_FORMS, Example
-from bert_jax.data.labelled.forms.text_tables import find_column, has_columns
+from bert_jax.data.labelled.forms.text_tables import CHOOSE, find_column, has_columns
 from bert_jax.data.labelled.reading import place, read_lines
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
@@ -41,7 +41,7 @@ class Text(Example):
         return self.text_a if self.text_b is None else f"{self.text_a} | {self.text_b}"
 
 
-def read_texts(path: str, column: str = "") -> Iterator[Text]:
+def read_texts(path: str, column: str = "", choose: str = CHOOSE) -> Iterator[Text]:
     """Yields the texts of a file, one a line, or of the column of texts of a table.
 
     An empty line or cell is an empty text.
@@ -49,13 +49,14 @@ def read_texts(path: str, column: str = "") -> Iterator[Text]:
     Args:
       path: a file; tables may also be folders of Parquet files, or tfds:NAME[SPLIT].
       column: column of a table, by name or number; "": see `text_tables.find_column`.
+      choose: how the user names a column, for messages.
 
     Raises:
       UserError: naming the line, for invalid UTF-8, or JSON that is not an object with a string
         `text_a` and, optionally, a string `text_b`; or a table has no such column.
     """
     if column or has_columns(path):
-        for where, first, second in find_column(path, column).read(path):
+        for where, first, second in find_column(path, column, choose).read(path):
             yield Text(first, second, where)
         return
     for number, line in read_lines(path, Counter()):

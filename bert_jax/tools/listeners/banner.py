@@ -31,7 +31,9 @@ def _corpus(run: Run) -> Iterator[str]:
     for phase, rows in zip(run.phases, run.training, strict=True):
         yield _phase(phase, rows.rows_per_epoch, has_masks)
     rows = run.training[0]
-    assert isinstance(rows, CorpusRows)
+    if not isinstance(rows, CorpusRows):
+        yield f"data       batches of a function, fingerprint {rows.fingerprint[:12]}"
+        return
     content = rows.manifest.content
     form = content["formats"][str(rows.sequence_length)]
     if rows.replay:

@@ -18,6 +18,7 @@ from bert_jax.text.arrow_tables import is_table
 
 # Rows that are read to find the column.
 _MAX_ROWS = 1000
+CHOOSE = "choose one with --column=NAME, or --column=0, 1, ... without a header"
 
 
 @dataclass(frozen=True)
@@ -57,17 +58,17 @@ def has_columns(path: str) -> bool:
     return "text_a" not in first
 
 
-def find_column(path: str, column: str) -> TextColumn:
+def find_column(path: str, column: str, choose: str = CHOOSE) -> TextColumn:
     """Returns the column of texts of a table.
 
     Args:
       path: the table.
       column: its name or number; "": the one that is known by its name or content.
+      choose: how the user names one, for messages.
 
     Raises:
       UserError: none or two have texts, or the first row may be a text or a header.
     """
-    choose = "choose one with --column=NAME, or --column=0, 1, ... without a header"
     if column:
         return TextColumn(parse_column(column) or column)
     is_json = ending_of(path) not in (".csv", ".tsv")

@@ -1,0 +1,207 @@
+"""Data in memory as files: DataFrames, Hugging Face datasets, lists, and texts with labels.
+
+They are written as JSON lines, so what reads files reads them too: detection, splitting, checks and
+predictions are those of a file with the same rows.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bert_jax.files.errors import UserError
+from bert_jax.text.arrow_tables import Table
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T", bound=Any)
+Row = Mapping[str, Any]
+# The index of a DataFrame, which pyarrow adds as a column unless it numbers the rows.
+_INDEX = "__index_level_"
+
+
+def is_table(data: Any) -> bool:
+    """Returns whether data are a table of pandas, polars, pyarrow or Hugging Face `datasets`."""
+    names = getattr(data, "column_names", None)
+    names = getattr(data, "columns", None) if names is None else names
+    return names is not None and not callable(names)
+
+
+def to_file(data: Any, folder: str, name: str) -> str:
+    """Writes data in memory to FOLDER/NAME.jsonl, and returns the path of the file.
+
+    Args:
+      data: a path, which is returned as it is; or one of
+
+        - a table (`is_table`), or a dict of columns;
+        - rows: dicts, one for each example;
+        - (texts, labels): two sequences of one length. A text may be a pair (text_a, text_b), or a
+          list of words, whose label is a list of tags;
+        - texts.
+      folder: folder of the file.
+      name: the argument's name, for messages.
+
+    Raises:
+      UserError: the data have another form.
+    """
+    if isinstance(data, str | os.PathLike):
+        return os.fspath(data)
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"{name}.jsonl")
+    with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
+        for row in _rows(data, name):
+            line = {str(key): _plain(value) for key, value in row.items()}
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return path
+
+
+def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> list[T]:
+    """Returns the examples of data in memory.
+
+    Args:
+      data: see `to_file`.
+      name: the argument's name, for messages and places.
+      read: path of a file -> its examples, dataclasses with a field `where`.
+
+    Raises:
+      UserError: the data have another form, or `read` raises it.
+    """
+    with tempfile.TemporaryDirectory() as folder, naming_arguments(folder):
+        path = to_file(data, folder, name)
+        return [
+            dataclasses.replace(example, where=example.where.replace(path, name))
+            for example in read(path)
+        ]
+
+
+@contextlib.contextmanager
+def naming_arguments(folder: str) -> Iterator[None]:
+    """In messages of errors, names arguments in place of their files, which `to_file` wrote."""
+    try:
+        yield
+    except UserError as error:
+        pattern = rf"{re.escape(folder)}[/\\](\w+)\.jsonl"
+        error.args = (re.sub(pattern, r"\1", str(error)),)
+        raise
+
+
+def _rows(data: Any, name: str) -> Iterable[Row]:
+    if hasattr(data, "collect_schema") and not hasattr(data, "to_dicts"):  # a polars LazyFrame
+        raise UserError(f"{name} is a {type(data).__name__}: give {name}.collect().")
+    if isinstance(data, Mapping):
+        if any(map(is_table, data.values())):
+            raise UserError(f"{name} has the splits {', '.join(map(repr, data))}: give one.")
+        return _rows_of_columns(data, name)
+    if is_table(data):
+        return _rows_of_table(data, name)
+    if _are_texts_with_labels(data):
+        return _labelled_rows(*data, name)
+    if not isinstance(data, Iterable):
+        raise UserError(
+            f"{name} is of type {type(data).__name__}: give a path, a table (pandas, polars,"
+            " pyarrow, datasets), rows as dicts, or (texts, labels)."
+        )
+    return (_row(value, f"{name}[{number}]") for number, value in enumerate(data))
+
+
+def _row(value: Any, where: str) -> Row:
+    if isinstance(value, str):
+        return {"text": value}
+    if not isinstance(value, Mapping):
+        raise UserError(
+            f"{where} is {value!r:.60}: give each row as a dict of its columns, or all texts and"
+            " all labels as (texts, labels)."
+        )
+    return value
+
+
+def _rows_of_columns(columns: Mapping[str, Any], name: str) -> Iterator[Row]:
+    lists = {key: list(values) for key, values in columns.items()}
+    lengths = list(map(len, lists.values()))
+    if len(set(lengths)) > 1:
+        raise UserError(f"The columns of {name} have {', '.join(map(str, lengths))} rows.")
+    return (dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True))
+
+
+def _rows_of_table(table: Any, name: str) -> Iterator[Row]:
+    import pyarrow as pa  # takes time, and is rarely needed
+
+    if unnamed := [key for key in _names(table) if not isinstance(key, str) or key.isdecimal()]:
+        raise UserError(
+            f"{name} has columns without names ({', '.join(map(str, unnamed))}): name them, such"
+            f' as {name}.columns = ["text", "label"].'
+        )
+    try:
+        arrow = _to_arrow(table)
+    except (pa.ArrowException, TypeError, OverflowError) as error:
+        line = " ".join(str(error).split())[:200]
+        raise UserError(f"{name} has a column of values of several types: {line}") from None
+    arrow = arrow.select([key for key in arrow.column_names if not key.startswith(_INDEX)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "table.arrow")
+        with pa.ipc.new_stream(path, arrow.schema) as stream:
+            stream.write_table(arrow)
+        return iter([row for _, row in Table(path).rows()])
+
+
+def _names(table: Any) -> list[Any]:
+    return list(getattr(table, "column_names", None) or getattr(table, "columns", ()))
+
+
+def _to_arrow(table: Any) -> "pa.Table":
+    import pyarrow as pa
+
+    if hasattr(table, "with_format"):  # of `datasets`, whose features name the classes
+        if hasattr(table, "__len__"):
+            return table.with_format("arrow")[:]
+        schema = table.features.arrow_schema if table.features else None
+        return pa.Table.from_pylist(list(table), schema=schema)
+    return pa.table(table)
+
+
+def _are_texts_with_labels(data: Any) -> bool:
+    """Whether data are (texts, labels), and not two texts or rows."""
+    if not isinstance(data, tuple) or len(data) != 2:
+        return False
+    return not any(isinstance(part, str | Mapping) for part in data)
+
+
+def _labelled_rows(texts: Iterable[Any], labels: Iterable[Any], name: str) -> Iterator[Row]:
+    texts, labels = list(texts), list(labels)
+    if len(texts) != len(labels):
+        raise UserError(f"{name} has {len(texts):,} texts and {len(labels):,} labels.")
+    for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+        is_list = isinstance(text, Sequence | np.ndarray) and not isinstance(text, str)
+        if isinstance(text, str):
+            yield {"text": text, "label": label}
+        elif not is_list or not all(isinstance(part, str) for part in text):
+            raise UserError(
+                f"Text {number} of {name} is {text!r:.60}: give texts, pairs (text_a, text_b), or"
+                " lists of words."
+            )
+        elif isinstance(text, list):
+            yield {"tokens": text, "tags": label}
+        elif len(text) == 2:
+            yield {"text_a": text[0], "text_b": text[1], "label": label}
+        else:
+            raise UserError(f"Text {number} of {name} has {len(text)} texts: give one or two.")
+
+
+def _plain(value: Any) -> Any:
+    """Returns a value as JSON has it; None for one that is missing."""
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if value is None or value != value or type(value).__name__ in ("NAType", "NaTType"):
+        return None
+    return value if isinstance(value, str | bool | int | float) else str(value)
