@@ -1,6 +1,7 @@
 """The package and its extras; exact versions stand in constraints.txt."""
 
 import pathlib
+import re
 
 from setuptools import find_packages, setup
 
@@ -90,9 +91,12 @@ EXTRAS = {
     ],
 }
 
+_PACKAGE = pathlib.Path(__file__).parent / "bert_jax" / "__init__.py"
+VERSION = re.search(r'__version__ = "(.+)"', _PACKAGE.read_text(encoding="utf-8"))[1]
+
 setup(
     name="bert_jax",
-    version="0.1.0",
+    version=VERSION,
     description="BERT in JAX: from raw text to a pre-trained and measured model, on any mesh",
     long_description=(pathlib.Path(__file__).parent / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
@@ -118,7 +122,8 @@ setup(
     ],
     # In a checkout the configurations stand beside the package; a wheel has them in it.
     package_dir={"bert_jax.configs": "configs"},
-    package_data={f"bert_jax.tools.{name}": ["*.css", "*.js"] for name in ("pages", "serve")},
+    package_data={"bert_jax": ["py.typed"]}
+    | {f"bert_jax.tools.{name}": ["*.css", "*.js"] for name in ("pages", "serve")},
     entry_points={"console_scripts": ["bert_jax = bert_jax.__main__:start"]},
     install_requires=REQUIRED,
     extras_require=EXTRAS,

@@ -11,20 +11,35 @@ this package imports nothing else; jax is imported on first use.
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bert_jax.files.errors import UserError
+
 if TYPE_CHECKING:
+    from bert_jax import models
     from bert_jax.api import Model, adapt, finetune, get_config, load, multitask, prepare, train
 
-__all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "prepare", "train"]
+__version__ = "0.1.0"
+__all__ = [
+    "Model",
+    "UserError",
+    "adapt",
+    "finetune",
+    "get_config",
+    "load",
+    "models",
+    "multitask",
+    "prepare",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Imports a function of the API, or the package `models`, on first use."""
-    if name in __all__:
-        return getattr(importlib.import_module("bert_jax.api"), name)
     if name == "models":
         return importlib.import_module("bert_jax.models")
+    if name in __all__:
+        return getattr(importlib.import_module("bert_jax.api"), name)
     raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "models"])
+    return sorted([*__all__, "__version__"])

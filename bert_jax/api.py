@@ -10,7 +10,9 @@ those of the commands, bit for bit. docs/python.md is the guide.
 """
 
 import os
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -28,7 +30,7 @@ from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare as prepare_corpus
 from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.files.atomic import read_json
-from bert_jax.files.errors import UserError
+from bert_jax.files.errors import UserError, python_spelling, spell_in_python
 from bert_jax.inference.model import Model, load
 from bert_jax.plans import adaptation
 from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, make_plan, plan_finetuning
@@ -50,6 +52,7 @@ Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 _FILE = "_file"
 
 
+@python_spelling()
 def get_config(name: str, **values: Any) -> ConfigDict:
     """Returns the configuration of an experiment, as `--config` takes it.
 
@@ -84,15 +87,19 @@ def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ProgressLine(Listener):
-    """Shows the progress of a run in a single updating line, for notebooks and consoles."""
+    """Shows the progress of a run: on a terminal or in a notebook a line that is updated once a
+    second, elsewhere, as in a log, a line for each report.
+    """
 
     def __init__(self):
         self._step = self._steps = self._width = 0
         self._losses: dict[str, float] = {}
+        self._updates = sys.stdout.isatty() or "ipykernel" in sys.modules
+        self._shown = 0.0  # time in seconds
 
     def progress(self, step: int, steps: int) -> None:
         self._step, self._steps = step, steps
-        if step == steps or step % max(1, steps // 100) == 0:
+        if self._updates and (step == steps or time.monotonic() > self._shown + 1):
             self._show()
 
     def metrics(
@@ -101,6 +108,7 @@ class ProgressLine(Listener):
         name = "loss" if split == "train" else "held-out loss"
         self._losses.pop(name, None)  # the newest is the last
         self._losses[name] = values.get("loss", float("nan"))
+        self._step = step
         self._show()
 
     def close(self) -> None:
@@ -110,11 +118,15 @@ class ProgressLine(Listener):
 
     def _show(self) -> None:
         losses = "  ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
-        text = f"step {self._step}/{self._steps}  {losses}"
+        text = f"step {self._step}/{self._steps}  {losses}".rstrip()
+        if not self._updates:
+            print(text, flush=True)
+            return
         print(f"\r{text:<{self._width}}", end="", flush=True)
-        self._width = len(text)
+        self._width, self._shown = len(text), time.monotonic()
 
 
+@python_spelling()
 def train(
     config: ConfigDict | RunConfig,
     workdir: str | os.PathLike,
@@ -173,6 +185,7 @@ def _run(
     return load(workdir)
 
 
+@python_spelling()
 def finetune(
     model: Model | str | os.PathLike,
     train: Any,
@@ -233,6 +246,7 @@ def finetune(
     return _carry_out(plan, workdir, listener)
 
 
+@python_spelling()
 def multitask(
     configs: Mapping[str, ConfigDict | RunConfig],
     workdir: str | os.PathLike,
@@ -269,6 +283,7 @@ def multitask(
     return {name: load(folder) for name, folder in folders.items()}
 
 
+@python_spelling()
 def adapt(
     model: Model | str | os.PathLike,
     text: Any,
@@ -342,11 +357,12 @@ def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
     """Trains; what was chosen and why goes to the listener or, without one, is printed."""
     show = listener.line if listener else print
     for line in plan.lines:
-        show(line)
+        show(spell_in_python(line))
     with plan.begin(workdir, show):
         return _run(plan.config, workdir, listener)
 
 
+@python_spelling()
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:
     """Makes the vocabulary and training shards of a corpus; training does it if they are missing.
 

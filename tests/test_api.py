@@ -125,14 +125,21 @@ def test_training_is_that_of_the_command(model, files, tmp_path):
     assert metrics_of(files / "run") == metrics_of(tmp_path)
 
 
-def test_the_progress_line_shows_step_and_loss(model, files, capsys):
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_the_progress_line_shows_step_and_loss(is_terminal, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     line = bert_jax.api.ProgressLine()
-    line.progress(3, 10)
+    for step in range(1, 4):
+        line.progress(step, 10)
     line.metrics(3, "train", {"loss": 2.5}, {})
     line.metrics(3, "validation", {"loss": 3.5}, {})
     line.close()
-    last = capsys.readouterr().out.split("\r")[-1]
-    assert last == "step 3/10  loss 2.5000  held-out loss 3.5000\n"
+    shown = capsys.readouterr().out
+    last = "step 3/10  loss 2.5000  held-out loss 3.5000\n"
+    if is_terminal:  # the first step, since a second has not passed, and both reports
+        assert shown.split("\r")[1:] == ["step 1/10", "step 3/10  loss 2.5000", last]
+    else:
+        assert shown == "step 3/10  loss 2.5000\n" + last
 
 
 # ------------------------------------------------------------------ models
@@ -184,6 +191,24 @@ def test_the_module_is_pure_and_takes_the_batch(model):
     np.testing.assert_allclose(means, model.encode(TEXTS), atol=1e-5)
     gradient = jax.grad(lambda p: jnp.square(apply(p, batch)).sum())(model.params)
     assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(gradient))
+
+
+def test_batches_of_one_shape_compile_once(model):
+    batch = model.batch(TEXTS[:3], length=12, rows=4)
+    assert {name: x.shape[0] for name, x in batch.items()} == dict.fromkeys(batch, 4)
+    assert batch["input_ids"].shape == (4, 12)
+    assert not batch["example_ids"][3].any()  # the row of padding
+    alone = model.batch(TEXTS[:3])
+    length = alone["input_ids"].shape[1]
+    for name in ("input_ids", "token_type_ids", "position_ids", "example_ids"):
+        np.testing.assert_array_equal(batch[name][:3, :length], alone[name])
+    cut = model.batch(["moon " * 9], length=5, truncate=True)
+    np.testing.assert_array_equal(cut["input_ids"], model.batch(["moon " * 3])["input_ids"])
+
+
+def test_a_model_says_what_it_is(model, classifier):
+    assert repr(model) == f"<bert for pretraining: 1 layers, hidden 16, {model.folder}, step 6>"
+    assert "<bert for classification: " in repr(classifier)
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):
@@ -414,6 +439,13 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
             "no configuration field 'text_column': did you mean 'task.text_a'",
         ),
         (lambda m: m.encode(["a"], layer=7), "layer=7 must be from -2 to 1"),
+        (lambda m: m.batch(["moon " * 9], length=5), "length=5: the longest text has 11 tokens"),
+        (lambda m: m.batch(["moon"], length=99), "length=99: the model takes 32 tokens"),
+        (lambda m: m.batch(["moon"], rows=0), "rows=0 must be at least 1"),
+        (
+            lambda m: bert_jax.finetune(m, (["good"] * 9, [*"aabbaabb", None]), workdir="d"),
+            "with task__on_missing=skip",
+        ),
         (lambda m: bert_jax.load(m.folder, model__num_layers=2), "does not fit the configuration"),
         (lambda m: m.export("paper", pathlib.Path(m.folder, "exported")), "Unknown form 'paper'"),
     ],

@@ -102,7 +102,8 @@ def _rows(data: Any, name: str) -> Iterable[Row]:
     if is_table(data):
         return _rows_of_table(data, name)
     if _are_texts_with_labels(data):
-        return _labelled_rows(*data, name)
+        texts, labels = data
+        return _labelled_rows(texts, labels, name)
     if not isinstance(data, Iterable):
         raise UserError(
             f"{name} is of type {type(data).__name__}: give a path, a table (pandas, polars,"

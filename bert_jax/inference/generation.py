@@ -48,17 +48,16 @@ class Sampling:
     def __post_init__(self):
         if not 0 < self.temperature < float("inf"):
             raise UserError(
-                f"--temperature={self.temperature} must be above 0; for the most probable words,"
-                " give --greedy."
+                f"temperature={self.temperature} must be above 0; for the most probable words,"
+                " give greedy."
             )
         if self.top_k < 0:
-            raise UserError(f"--top_k={self.top_k} must be at least 1, or 0 for all words.")
+            raise UserError(f"top_k={self.top_k} must be at least 1, or 0 for all words.")
         if not 0 < self.top_p <= 1:
-            raise UserError(f"--top_p={self.top_p} must be above 0, and at most 1 for all words.")
+            raise UserError(f"top_p={self.top_p} must be above 0, and at most 1 for all words.")
         if self.greedy and (self.temperature, self.top_k, self.top_p) != (1.0, 0, 1.0):
             raise UserError(
-                "--greedy takes the most probable word: leave out --temperature, --top_k and"
-                " --top_p."
+                "greedy takes the most probable word: leave out temperature, top_k and top_p."
             )
 
 
@@ -127,7 +126,7 @@ class Generator:
         tokens, longest = len(marker + ids), self.encoder.max_position_embeddings
         if tokens + max_new_tokens > longest:
             room = longest - tokens
-            fix = f"set --max_new_tokens={room} or less" if room > 0 else "shorten it"
+            fix = f"set max_new_tokens={room} or less" if room > 0 else "shorten it"
             raise UserError(
                 f"The prompt {text[:40]!r} has {tokens} tokens, and {max_new_tokens} new ones are"
                 f" above the {longest} positions of the model: {fix}."

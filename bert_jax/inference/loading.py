@@ -67,6 +67,7 @@ class TrainedModel:
     Attributes:
       config: configuration of the run.
       folder: folder from which the model was loaded.
+      step: step of the checkpoint; 0 for weights of another program.
       task: the task that the model was trained for, with its labels.
       tokenizer: the run's. Special tokens that an import initialized at random have the id -1, and
         are therefore not put around texts: the model has never seen them.
@@ -79,6 +80,7 @@ class TrainedModel:
 
     config: RunConfig
     folder: str
+    step: int
     task: Task
     tokenizer: Tokenizer
     unseen_ids: frozenset[int]
@@ -224,6 +226,7 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
     return TrainedModel(
         config=config,
         folder=os.path.abspath(folder),
+        step=loaded.step,
         task=task.with_fitted(fitted),
         tokenizer=tokenizer,
         unseen_ids=unseen,

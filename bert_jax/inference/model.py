@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -16,13 +16,14 @@ from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.data.in_memory import is_table, read_examples
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, read_texts
 from bert_jax.exchange import export
-from bert_jax.files.errors import UserError
+from bert_jax.files.errors import UserError, python_spelling
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.examples import make_examples
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator, Sampling
 from bert_jax.inference.loading import TrainedModel, load_model
+from bert_jax.inference.long_texts import truncate as truncate_row
 from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer, check_fills_masks
@@ -33,11 +34,14 @@ from bert_jax.training.workdir import open_model
 _LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
 TextInput = str | tuple[str, str] | Mapping[str, str]
+Form = Literal["huggingface", "onnx", "stablehlo"]
+Dtype = Literal["float32", "bfloat16", "bfloat16_products"]
 # Texts, or a table with a column of them (`in_memory.is_table`).
 Texts = Iterable[TextInput] | Any
 
 
-def load(path: str | os.PathLike, dtype: str | None = None, **values: Any) -> "Model":
+@python_spelling()
+def load(path: str | os.PathLike, dtype: Dtype | None = None, **values: Any) -> "Model":
     """Returns a trained model, on the devices.
 
     Args:
@@ -78,6 +82,11 @@ class Model(TrainedModel):
 
     choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        sizes = f"{self.encoder.num_layers} layers, hidden {self.encoder.hidden_size}"
+        name = f"{self.encoder.name} for {self.config.task.name}"
+        return f"<{name}: {sizes}, {self.folder}, step {self.step}>"
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles the folder and the arguments of `load`, not the arrays."""
         return functools.partial(load, self.folder, **self.choices), ()
@@ -114,26 +123,59 @@ class Model(TrainedModel):
             f"validation_{name}": array for name, array in splits.get("validation", {}).items()
         }
 
-    def batch(self, texts: Texts) -> dict[str, jax.Array]:
+    @python_spelling()
+    def batch(
+        self, texts: Texts, length: int = 0, rows: int = 1, truncate: bool = False
+    ) -> dict[str, jax.Array]:
         """Returns texts as a batch for `module`, one in each row, on the devices.
 
-        The fields are int32[texts, seq] `input_ids`, `token_type_ids`, `position_ids`,
-        `example_ids` (1, 0: padding), and int32[texts, 1] `cls_positions`. Add `[:, ...]` of your
-        own where a head needs more.
+        Args:
+          texts: texts or pairs.
+          length: tokens of a row, padding included; 0: those of the longest text. With one length
+            and one number of rows, a jitted function compiles once.
+          rows: the batch has a multiple of it; rows of padding, whose `example_ids` are 0, follow
+            the texts.
+          truncate: whether the last tokens of texts that are too long are cut off, and counted in a
+            warning of the logger; otherwise such a text is an error.
+
+        Returns:
+          int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids`, `example_ids` (1, 0:
+          padding), and int32[batch, 1] `cls_positions`. Add `[:, ...]` of your own where a head
+          needs more.
+
+        Raises:
+          UserError: a text has more tokens than `length`, or than the model takes.
         """
-        encode = self._reader(FeatureExtractor, Choice()).row
-        rows = EncodedTexts([encode(t) for t in _read_texts(texts)], self.tokenizer)
-        numbers = np.arange(len(rows.rows))[:, None]
-        batch = rows.take(numbers, int(rows.lengths.max()))
+        if rows < 1:
+            raise UserError(f"rows={rows} must be at least 1.")
+        extractor = self._reader(FeatureExtractor, Choice(long="windows" if truncate else "error"))
+        found = list(map(extractor.row, _read_texts(texts)))
+        if truncate:
+            room = min(length or extractor.max_length, extractor.max_length)
+            found = [truncate_row(row, room) for row in found]
+            _warn(_count_cuts(found))
+        encoded = EncodedTexts(found, self.tokenizer)
+        longest = int(encoded.lengths.max(initial=1))
+        if length > extractor.max_length:
+            raise UserError(f"length={length}: the model takes {extractor.max_length} tokens.")
+        if longest > (length or longest):
+            raise UserError(
+                f"length={length}: the longest text has {longest} tokens, special ones included;"
+                " give that, or truncate=True."
+            )
+        numbers = np.arange(-(-len(encoded.rows) // rows) * rows)
+        numbers[len(encoded.rows) :] = -1
+        batch = encoded.take(numbers[:, None], length or longest)
         return jax.device_put(self.add_fields(batch))
 
+    @python_spelling()
     def encode(
         self,
         texts: Texts,
-        pooling: str = "",
+        pooling: Literal["", "cls", "mean", "max"] = "",
         layer: int = -1,
         normalize: bool | None = None,
-        long: str = "error",
+        long: Literal["error", "truncate", "windows"] = "error",
         stride: int = 0,
         prompt: str = "",
         dimensions: int = 0,
@@ -163,6 +205,7 @@ class Model(TrainedModel):
         size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
 
+    @python_spelling()
     def hidden_states(
         self, texts: Texts, layers: str | int = "last", **choice: Any
     ) -> list[dict[str, Any]]:
@@ -189,6 +232,7 @@ class Model(TrainedModel):
         rows = map(extractor.row, _read_texts(texts))
         return extractor, _warn_of_cuts(extractor.run(rows))
 
+    @python_spelling()
     def fill_mask(self, texts: Texts, top_k: int = 5) -> list[list[list[dict[str, Any]]]]:
         """Returns the most probable tokens for each "[MASK]" of each text.
 
@@ -203,6 +247,7 @@ class Model(TrainedModel):
         predictions = self._predict(list(_read_texts(texts)), top_k)
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
+    @python_spelling()
     def predict(self, examples: Iterable[Any], top_k: int = 5) -> list[dict[str, Any]]:
         """Returns the prediction of the model's task for each example, as `predict` writes it.
 
@@ -226,6 +271,7 @@ class Model(TrainedModel):
         by_character = not self.task.between_words
         return self._predict(list(make_examples(kind, examples, by_character)), top_k)
 
+    @python_spelling()
     def score(self, texts: Texts) -> list[dict[str, Any]]:
         """Returns the (pseudo-)log-likelihood of each text, as the command `score` writes it.
 
@@ -239,6 +285,7 @@ class Model(TrainedModel):
     def _generator(self) -> Generator:
         return Generator(self)
 
+    @python_spelling()
     def generate(
         self,
         prompts: Sequence[str],
@@ -272,6 +319,7 @@ class Model(TrainedModel):
         sizes = {"max_new_tokens": max_new_tokens, "seed": seed, "num_samples": num_samples}
         return [generator.text(*found) for found in generator.generate(made, sampling, **sizes)]
 
+    @python_spelling()
     def attention(self, text: TextInput, top_k: int = 5) -> dict[str, np.ndarray]:
         """Returns the attention of all heads in a text, and what each layer would predict.
 
@@ -282,7 +330,8 @@ class Model(TrainedModel):
         reader = self._reader(AttentionReader, top_k)
         return reader.read(reader.encode(next(make_examples(Text, [text]))))
 
-    def export(self, form: str, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
+    @python_spelling()
+    def export(self, form: Form, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.
 
         Args:
@@ -347,9 +396,14 @@ def _warn_of_cuts(
     """Yields features of texts; then logs how many of their tokens were cut off, if any were."""
     counts = Counter()
     for row, features in found:
-        counts += Counter(texts_truncated=int(row.cut > 0), tokens_cut_off=row.cut)
+        counts += _count_cuts([row])
         yield row, features
     _warn(counts)
+
+
+def _count_cuts(rows: Iterable[TextRow]) -> Counter:
+    cuts = [row.cut for row in rows if row.cut]
+    return Counter(texts_truncated=len(cuts), tokens_cut_off=sum(cuts))
 
 
 def _warn(cuts: Mapping[str, int]) -> None:

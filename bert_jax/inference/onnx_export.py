@@ -44,7 +44,7 @@ def export_onnx(
     """
     if int8 != bool(evaluate):
         raise UserError(
-            "--int8 and --evaluate=FILE go together: int8 is compared with float32 on the file."
+            "int8 and evaluate=FILE go together: int8 is compared with float32 on the file."
         )
     check_onnx("onnx", *(["onnxruntime"] if int8 else []))
     check_output_folder(folder)
@@ -106,7 +106,7 @@ def _quantize(
         raise UserError(
             f"int8 loses too much on {evaluate}: {result.name} {result.int8:.4f} instead of"
             f" {result.float32:.4f}, more than max_loss={max_loss} allows, even with {left_out} of"
-            f" {len(order)} products in float32. Export float32, or allow more with --max_loss."
+            f" {len(order)} products in float32. Export float32, or allow more with max_loss."
         )
     pathlib.Path(path).write_bytes(made)
     return {

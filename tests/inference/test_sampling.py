@@ -78,10 +78,10 @@ def test_words_are_drawn_with_their_probabilities():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": float("nan")}, "--temperature=nan must be above 0"),
-        ({"top_k": -1}, "--top_k=-1 must be at least 1, or 0 for all words."),
-        ({"top_p": 1.5}, "--top_p=1.5 must be above 0, and at most 1 for all words."),
-        ({"greedy": True, "top_k": 3}, "--greedy takes the most probable word: leave out"),
+        ({"temperature": float("nan")}, "temperature=nan must be above 0"),
+        ({"top_k": -1}, "top_k=-1 must be at least 1, or 0 for all words."),
+        ({"top_p": 1.5}, "top_p=1.5 must be above 0, and at most 1 for all words."),
+        ({"greedy": True, "top_k": 3}, "greedy takes the most probable word: leave out"),
     ],
 )
 def test_what_is_no_choice_is_refused(settings, message):

@@ -98,7 +98,7 @@ def test_a_head_is_scored_as_by_our_predictor(make_workdir, tmp_path):
 
 def test_the_command_prints_the_comparison(make_workdir, texts, tmp_path, capsys):
     arguments = ["convert", "to_onnx", str(make_workdir(model__num_layers=1))]
-    with pytest.raises(UserError, match="--int8 and --evaluate=FILE go together"):
+    with pytest.raises(UserError, match="int8 and evaluate=FILE go together"):
         run_command([*arguments, str(tmp_path / "out"), "--int8"])
     flags = ["--int8", f"--evaluate={texts}", "--max_loss=0.1", "--output=task"]
     run_command([*arguments, str(tmp_path / "out"), *flags])
