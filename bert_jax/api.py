@@ -53,8 +53,8 @@ _FILE = "_file"
 
 
 @python_spelling()
-def get_config(name: str, **values: Any) -> ConfigDict:
-    """Returns the configuration of an experiment, as `--config` takes it.
+def get_config(name: str, **values: Any) -> Any:
+    """Returns the configuration of an experiment, as `--config` takes it: a `ConfigDict`.
 
     Args:
       name: a file of configs/ by name, "fast:tiny" for configs/fast.py:tiny; or a path.
@@ -129,7 +129,7 @@ class ProgressLine(Listener):
 @python_spelling()
 def train(
     config: ConfigDict | RunConfig,
-    workdir: str | os.PathLike,
+    workdir: str | os.PathLike[str],
     losses: Mapping[str, Loss] | None = None,
     listener: Listener | None = None,
     batches: MakeBatch | None = None,
@@ -187,13 +187,13 @@ def _run(
 
 @python_spelling()
 def finetune(
-    model: Model | str | os.PathLike,
+    model: Model | str | os.PathLike[str],
     train: Any,
     evaluate: Any = None,
     task: str | type[Task] = "",
-    workdir: str | os.PathLike = "",
+    workdir: str | os.PathLike[str] = "",
     listener: Listener | None = None,
-    teacher: Model | str | os.PathLike | None = None,
+    teacher: Model | str | os.PathLike[str] | None = None,
     **values: Any,
 ) -> Model:
     """Fine-tunes a model on labelled examples, and returns the new one.
@@ -249,7 +249,7 @@ def finetune(
 @python_spelling()
 def multitask(
     configs: Mapping[str, ConfigDict | RunConfig],
-    workdir: str | os.PathLike,
+    workdir: str | os.PathLike[str],
     listeners: Mapping[str, Listener] | None = None,
     temperature: float = 1.0,
 ) -> dict[str, Model]:
@@ -285,9 +285,9 @@ def multitask(
 
 @python_spelling()
 def adapt(
-    model: Model | str | os.PathLike,
+    model: Model | str | os.PathLike[str],
     text: Any,
-    workdir: str | os.PathLike = "",
+    workdir: str | os.PathLike[str] = "",
     evaluate: Any = None,
     general: Any = None,
     listener: Listener | None = None,
@@ -323,7 +323,7 @@ def adapt(
     return _carry_out(plan, workdir, listener)
 
 
-def _folder(model: Model | str | os.PathLike) -> str:
+def _folder(model: Model | str | os.PathLike[str]) -> str:
     """Returns the folder of a model, or its name on the hub."""
     if isinstance(model, Model):
         return model.folder
@@ -363,7 +363,7 @@ def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
 
 
 @python_spelling()
-def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike) -> Manifest:
+def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike[str]) -> Manifest:
     """Makes the vocabulary and training shards of a corpus; training does it if they are missing.
 
     Args:

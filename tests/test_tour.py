@@ -16,6 +16,7 @@ import re
 import tempfile
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -100,20 +101,26 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     }
 
     def get_small_config(name, **values):
-        is_corpus = name == "fast:tiny"
-        return get_config(name, **values | sizes | (corpus if is_corpus else {}))
+        small = sizes | (corpus if name == "fast:tiny" else {})
+        given = {field: value for field, value in values.items() if field == "data__vocab"}
+        return get_config(name, **values | small | given)
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 8
+    assert len(blocks) == 14
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
-    assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 2
+    assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 40
     assert len(names["candidates"][0][0]) == 5
     vectors = names["near"].encode(names["texts"], dimensions=8)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    before = jax.tree.leaves(names["params"]["encoder"]["bert"]["embeddings"])
+    after = jax.tree.leaves(names["frozen"]["encoder"]["bert"]["embeddings"])
+    assert all(map(np.array_equal, before, after))
+    for adapted in ("fitted", "frozen", "adapted_params"):
+        assert names["loss_of"](names[adapted]) < names["loss_of"](names["params"]), adapted
     assert names["model"].history["z_loss"].shape == (2,)
 
 

@@ -41,7 +41,7 @@ Texts = Iterable[TextInput] | Any
 
 
 @python_spelling()
-def load(path: str | os.PathLike, dtype: Dtype | None = None, **values: Any) -> "Model":
+def load(path: str | os.PathLike[str], dtype: Dtype | None = None, **values: Any) -> "Model":
     """Returns a trained model, on the devices.
 
     Args:
@@ -331,7 +331,7 @@ class Model(TrainedModel):
         return reader.read(reader.encode(next(make_examples(Text, [text]))))
 
     @python_spelling()
-    def export(self, form: Form, folder: str | os.PathLike, **choices: Any) -> dict[str, Any]:
+    def export(self, form: Form, folder: str | os.PathLike[str], **choices: Any) -> dict[str, Any]:
         """Writes the model to a new folder in another program's form, completely or not at all.
 
         Args:
