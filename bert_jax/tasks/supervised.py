@@ -130,6 +130,16 @@ class Labelled(Task):
         """Returns the first metric of the majority-class baseline; None: there is no such value."""
         return None
 
+    def predict_without_encoder(
+        self, train: Sequence[Any], examples: Sequence[Any]
+    ) -> Sequence[Prediction] | None:
+        """Returns what a simple model, trained on the training examples, predicts for others.
+
+        They have what `score` reads, and the verdict says what the encoder adds to it. None: there
+        is no such model.
+        """
+        return None
+
     def evaluate(self, rows, answers, means):
         """The scores, then the loss; of other files than `eval` with their names in front."""
         predictions = self.collect(rows.examples, rows.rows, answers)

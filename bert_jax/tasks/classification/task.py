@@ -22,8 +22,8 @@ from bert_jax.data.labelled.table_rows import first_row, read_rows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_plain_texts, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import ClassificationModel, ClassificationOutputs
+from bert_jax.scores import bag_of_words, correlation
 from bert_jax.scores import classification as scores
-from bert_jax.scores import correlation
 from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import LOSS_FIELDS, ClassLoss, ClassLossConfig, balanced_weights
 from bert_jax.tasks.classification.decisions import Decision
@@ -432,6 +432,17 @@ class Classification(ClassLossConfig, Pooled):
             return 0.0  # of a constant
         metric = METRICS[self.kind][self.metrics[0]]
         return scores.majority_class_score(metric, self.gold(examples))
+
+    def predict_without_encoder(self, train, examples):
+        """By logistic regression of TF-IDF, or ridge regression of numbers."""
+        x, test = bag_of_words.tf_idf(*([e.texts for e in part] for part in (train, examples)))
+        gold = self.gold(train)
+        if self.kind == "regression":
+            return [{"value": value} for value in bag_of_words.regress(x, gold, test).tolist()]
+        if self.kind == "multi":
+            return list(map(self._choice, bag_of_words.classify(x, gold, test, False) > 0))
+        classes = np.eye(len(self.labels), dtype=bool)[gold]
+        return list(map(self._choice, bag_of_words.classify(x, classes, test, True).argmax(1)))
 
     def gold(self, examples: Sequence[TextExample]) -> np.ndarray:
         """Returns the labels as int[examples], bool[examples, classes] or float[examples]."""

@@ -25,6 +25,7 @@ from bert_jax.data.labelled.tags import as_iob2
 from bert_jax.files.errors import UserError
 from bert_jax.models import crf
 from bert_jax.models.task_heads import TaggingModel, TaggingOutputs
+from bert_jax.scores import bag_of_words
 from bert_jax.scores import classification as scores
 from bert_jax.scores import entities as entity_scores
 from bert_jax.scores.sampling import error_of_counts
@@ -328,6 +329,12 @@ class Tagging(ClassLossConfig, Headed):
         counts = Counter(tag for example in examples for tag in example.tags or ())
         weights = balanced_weights([counts[name] for name in self.labels])
         return dict(zip(self.labels, weights, strict=True))
+
+    def predict_without_encoder(self, train, examples):
+        """The most frequent tag of each word."""
+        sentences = ((example.words, example.tags or ()) for example in train)
+        found = bag_of_words.tag_words(sentences, [example.words for example in examples])
+        return [{"tags": tags} for tags in found]
 
     def baseline(self, examples):
         if self.metrics[0] != "accuracy":

@@ -41,7 +41,7 @@ class Review(Listener):
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
         """Shows or writes the verdict; writes layer weights and what review_parts.py describes."""
-        lines = verdict(run, step, evaluation) if is_last or is_chosen else []
+        lines = verdict(run, step, evaluation, is_last) if is_last or is_chosen else []
         for line in lines if is_last else ():
             self._show(line)
         if not is_chosen:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.scores.bag_of_words import MAX_EXAMPLES
+from bert_jax.scores.sampling import sampling_error
 from bert_jax.training import metrics
 from bert_jax.training.listener import Evaluation
 
@@ -18,8 +20,10 @@ _GOOD_LOSS = 0.75
 _NAMES_SHOWN = 8
 
 
-def verdict(run: Any, step: int, evaluation: Evaluation) -> list[str]:
+def verdict(run: Any, step: int, evaluation: Evaluation, is_last: bool = False) -> list[str]:
     """Returns lines that compare an evaluation after `step` steps with simple baselines.
+
+    With `is_last`, they include a model without an encoder, which is trained for that.
 
     The last line begins with "health: ", followed by `good`, `fair`, `weak` or `degenerate` for
     labelled examples, or what is wrong.
@@ -28,7 +32,8 @@ def verdict(run: Any, step: int, evaluation: Evaluation) -> list[str]:
     splits = run.evaluation_rows(phase)
     if not run.config.has_corpus:
         examples = next(rows.examples for rows in splits if rows.name == "eval")
-        return labelled_verdict(_outcome(run, step, evaluation, examples))
+        outcome = _outcome(run, step, evaluation, examples)
+        return labelled_verdict(_with_simple(outcome, run, evaluation, examples, is_last))
     return corpus_verdict(values, run.training_rows(phase).statistics, splits[0].statistics)
 
 
@@ -49,6 +54,9 @@ class Outcome:
       held_out_loss: loss of the evaluation.
       classes: classes of the gold labels.
       missing: classes that are never predicted.
+      simple: score of a model without an encoder, trained on the same examples; None: there is
+        none, or it was not trained.
+      difference_error: standard error of the difference of both scores.
     """
 
     metric: str
@@ -60,6 +68,8 @@ class Outcome:
     held_out_loss: float = float("nan")
     classes: int = 0
     missing: Sequence[str] = ()
+    simple: float | None = None
+    difference_error: float = 0.0
 
 
 def labelled_verdict(outcome: Outcome) -> list[str]:
@@ -70,13 +80,22 @@ def labelled_verdict(outcome: Outcome) -> list[str]:
         return [score]
     margin = value - baseline
     share = margin / (outcome.top - baseline) if baseline < outcome.top else 1.0
-    line = f"{score}   constant prediction {baseline:.4f}"
+    lines = [f"{score}   constant prediction {baseline:.4f}"]
+    if outcome.simple is not None:
+        adds = f"{value - outcome.simple:+.4f} ± {outcome.difference_error:.4f}"
+        lines.append(f"  without an encoder {outcome.simple:.4f}   the encoder adds {adds}")
     if not margin > 2 * outcome.error:
         how = f"not reliably above a constant prediction ({margin:+.4f} ± {outcome.error:.4f})"
-        return [line, " ".join([f"health: degenerate, {how}.", *_causes(outcome)])]
+        return [*lines, " ".join([f"health: degenerate, {how}.", *_causes(outcome)])]
     level = "good" if share >= _GOOD else "fair" if share >= _FAIR else "weak"
     how = f"{margin:.4f} ± {outcome.error:.4f} above a constant prediction"
-    return [line, " ".join([f"health: {level}, {how}.", *_findings(outcome, level)])]
+    if outcome.simple is not None and value <= outcome.simple:
+        level = "weak"
+        how += (
+            ", but no better than a model of single words, without an encoder: start from one that"
+            " is pre-trained on more text (a folder or a name of the hub), or give more examples"
+        )
+    return [*lines, " ".join([f"health: {level}, {how}.", *_findings(outcome, level)])]
 
 
 def _causes(outcome: Outcome) -> list[str]:
@@ -155,6 +174,26 @@ def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any
         classes=len(gold),
         missing=[str(name) for name in gold if not counts[name].predicted],
     )
+
+
+def _with_simple(
+    outcome: Outcome, run: Any, evaluation: Evaluation, examples: Sequence[Any], is_last: bool
+) -> Outcome:
+    """Returns the outcome with the score of a model without an encoder, if there is one."""
+    train = run.training[0].examples if run.training and is_last else ()
+    train = train[:: -(-len(train) // MAX_EXAMPLES) or 1]
+    found = run.task.predict_without_encoder(train, examples) if train else None
+    if found is None:
+        return outcome
+
+    def difference(examples: Sequence[Any], pairs: Sequence[Any]) -> float:
+        ours, theirs = zip(*pairs, strict=True)
+        return score(examples, ours) - score(examples, theirs)
+
+    score = lambda *of: run.task.score(*of)[outcome.metric]  # noqa: E731
+    pairs = list(zip(evaluation.predictions, found, strict=True))
+    error = sampling_error(difference, examples, pairs)
+    return dataclasses.replace(outcome, simple=score(examples, found), difference_error=error)
 
 
 # ------------------------------------------------------------------ corpora

@@ -1,5 +1,7 @@
 """The verdict on good metrics and on each kind of bad ones."""
 
+import dataclasses
+
 import pytest
 
 from bert_jax.tools.listeners import verdicts
@@ -149,6 +151,15 @@ def test_each_kind_of_run_gets_the_verdict_of_an_expert(kind):
     assert f"{outcome.value:.4f} ± {outcome.error:.4f}" in score
     assert all(words in health for words in said.split("|")), health
     assert not any(words in health for words in unsaid.split("|")), health
+
+
+def test_a_model_without_an_encoder_is_a_baseline():
+    good = Outcome("accuracy", 0.8, 0.01, 0.5, simple=0.7, difference_error=0.02)
+    score, adds, health = verdicts.labelled_verdict(good)
+    assert adds == "  without an encoder 0.7000   the encoder adds +0.1000 ± 0.0200"
+    assert health.startswith("health: good")
+    *_, health = verdicts.labelled_verdict(dataclasses.replace(good, simple=0.8))
+    assert health.startswith("health: weak") and "no better than a model of single words" in health
 
 
 def test_without_a_baseline_there_is_no_verdict():

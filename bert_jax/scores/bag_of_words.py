@@ -1,0 +1,142 @@
+"""Models without an encoder: linear ones of TF-IDF, and the most frequent tag of a word.
+
+What a fine-tuned encoder is compared with. They are those of scikit-learn with its defaults:
+TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression, OneVsRestClassifier of it, Ridge. All are
+deterministic, and take seconds.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from scipy import optimize, sparse
+from scipy.special import expit, logsumexp
+
+# Training examples that are used; with more, every second, third, ... one.
+MAX_EXAMPLES = 20_000
+# Terms that are used, the most frequent ones; steps of L-BFGS.
+_MAX_TERMS, _MAX_STEPS = 50_000, 100
+_WORD = re.compile(r"\w\w+")
+# Scripts without spaces between words, whose characters take the place of words.
+_NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def tf_idf(
+    train: Sequence[Sequence[str]], test: Sequence[Sequence[str]]
+) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+    """Returns the TF-IDF of words and pairs of words, rows of length 1.
+
+    Terms of a second text count apart from those of the first, and terms of both once more.
+
+    Args:
+      train: texts of each example, one or two; the terms and their weights are theirs.
+      test: texts of other examples.
+
+    Returns:
+      float64[train, terms], float64[test, terms].
+    """
+    counts = [Counter(_terms(texts)) for texts in train]
+    frequency = Counter(term for row in counts for term in row)
+    kept = sorted(frequency, key=lambda term: (-frequency[term], term))[:_MAX_TERMS]
+    numbers = {term: number for number, term in enumerate(kept)}
+    weights = np.array([1 + np.log((1 + len(train)) / (1 + frequency[term])) for term in kept])
+    others = (Counter(_terms(texts)) for texts in test)
+    return _matrix(counts, numbers, weights), _matrix(others, numbers, weights)
+
+
+def _terms(texts: Sequence[str]) -> Iterator[str]:
+    found = [list(_terms_of_text(text)) for text in texts]
+    for number, terms in enumerate(found):
+        yield from (f"{number} {term}" for term in terms)
+    if len(found) > 1:
+        yield from (f"both {term}" for term in {*found[0]} & {*found[1]})
+
+
+def _terms_of_text(text: str) -> Iterator[str]:
+    text = _NO_SPACES.sub(lambda character: f" {character[0] * 2} ", text.lower())
+    words = _WORD.findall(text)
+    yield from words
+    yield from map(" ".join, zip(words, words[1:], strict=False))
+
+
+def _matrix(
+    counts: Iterable[Counter[str]], numbers: dict[str, int], weights: np.ndarray
+) -> sparse.csr_matrix:
+    values, columns, ends = [], [], [0]
+    for row in counts:
+        known = {numbers[term]: count for term, count in row.items() if term in numbers}
+        array = np.array(list(known.values()), float) * weights[list(known)]
+        values.extend(array / (np.linalg.norm(array) or 1))
+        columns.extend(known)
+        ends.append(len(columns))
+    return sparse.csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(numbers)))
+
+
+def classify(
+    x: sparse.csr_matrix, gold: np.ndarray, test: sparse.csr_matrix, is_exclusive: bool
+) -> np.ndarray:
+    """Returns the logits of test examples by logistic regression, float64[test, classes].
+
+    Args:
+      x: float64[examples, terms].
+      gold: bool[examples, classes], the classes of each example.
+      test: float64[test, terms].
+      is_exclusive: whether an example has one class; otherwise each class is decided by itself.
+    """
+    shape = (x.shape[1] + 1, gold.shape[1])  # the last row is the intercept, without penalty
+    # Two exclusive classes share one vector, as w / 2 and -w / 2.
+    penalty = 2.0 if is_exclusive and gold.shape[1] == 2 else 1.0
+
+    def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        weights = flat.reshape(shape)
+        logits = x @ weights[:-1] + weights[-1]
+        if is_exclusive:
+            log_z = logsumexp(logits, axis=1, keepdims=True)
+            value = log_z.sum() - logits[gold].sum()
+            errors = np.exp(logits - log_z) - gold
+        else:
+            value = np.logaddexp(0, logits).sum() - logits[gold].sum()
+            errors = expit(logits) - gold
+        gradient = np.vstack([x.T @ errors + penalty * weights[:-1], errors.sum(0)])
+        return value + penalty / 2 * (weights[:-1] ** 2).sum(), gradient.ravel()
+
+    start, options = np.zeros(shape).ravel(), {"maxiter": _MAX_STEPS}
+    found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    weights = found.x.reshape(shape)
+    return test @ weights[:-1] + weights[-1]
+
+
+def regress(x: sparse.csr_matrix, values: np.ndarray, test: sparse.csr_matrix) -> np.ndarray:
+    """Returns the values of test examples by ridge regression, float64[test]."""
+    mean, center = values.mean(), np.asarray(x.mean(0)).ravel()
+    centered = sparse.linalg.LinearOperator(
+        x.shape,
+        matvec=lambda w: x @ w - center @ w,
+        rmatvec=lambda r: x.T @ r - center * r.sum(),
+    )
+    weights = sparse.linalg.lsqr(centered, values - mean, damp=1.0)[0]
+    return test @ weights - center @ weights + mean
+
+
+def tag_words(
+    train: Iterable[tuple[Sequence[str], Sequence[str]]], test: Iterable[Sequence[str]]
+) -> list[list[str]]:
+    """Returns the most frequent tag of each word; of a new word, that of all words.
+
+    Args:
+      train: words and tags of each sentence.
+      test: words of other sentences.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for words, tags in train:
+        for word, tag in zip(words, tags, strict=True):
+            counts.setdefault(word, Counter())[tag] += 1
+    total = sum(counts.values(), Counter[str]())
+    usual = _most_frequent(total)
+    by_word = {word: _most_frequent(found) for word, found in counts.items()}
+    return [[by_word.get(word, usual) for word in words] for words in test]
+
+
+def _most_frequent(counts: Counter[str]) -> str:
+    return min(counts, key=lambda tag: (-counts[tag], tag))
