@@ -24,7 +24,7 @@ from bert_jax.tasks.losses import Sum, Sums
 # Of a field in the banner.
 _MAX_CHARACTERS = 200
 
-LOSS_FIELDS = ("class_weights", "label_smoothing", "focal_gamma")
+LOSS_FIELDS = ("class_weights", "weighting", "label_smoothing", "focal_gamma")
 
 
 def parse_class_weights(name: str, text: str) -> dict[str, Any]:
@@ -73,6 +73,12 @@ class ClassLossConfig(Group):
     # several labels per text a weight is that of the texts with the label, or a pair is those of
     # the texts without and with it.
     class_weights: str = setting("none", check=parse_class_weights)
+    # What `class_weights` do: multiply the `loss` of each example; or adjust the `logits` in
+    # training, from which the logarithm of each class's weight is subtracted (logit adjustment,
+    # Menon et al. 2021, arXiv 2007.07314). With auto, these are the logarithms of the shares in
+    # `data.train`, up to a constant: the model learns what a text says about its class apart from
+    # how frequent the class is, and decides as if all classes were equally frequent.
+    weighting: str = setting("loss", choices=("loss", "logits"))
     # Label smoothing: the share of the target that is spread evenly over all
     # labels (Szegedy et al. 2016, arXiv 1512.00567, section 7).
     label_smoothing: float = setting(0.0, minimum=0, below=1)
@@ -87,6 +93,8 @@ class ClassLossConfig(Group):
                 f"focal_gamma={self.focal_gamma} and label_smoothing={self.label_smoothing} are two"
                 " losses: set one of the two to 0."
             )
+        if self.weighting == "logits" and self.class_weights == "none":
+            raise UserError("weighting=logits needs class_weights: set class_weights=auto.")
 
     def describe_classes(self, more: Sequence[str] = ()) -> Iterator[str]:
         """Yields a line of the banner for each field of classes, and `more`, that is not usual."""
@@ -125,6 +133,7 @@ class ClassLoss:
     Attributes:
       weights: a weight for each label; with several labels per example, a pair for examples
         without and with the label; (): all are 1.
+      adjusts_logits: whether the weights adjust the logits instead of multiplying the loss.
       label_smoothing: share of the target that is spread evenly over the labels.
       focal_gamma: exponent of the focal loss; 0: cross-entropy.
     """
@@ -132,6 +141,7 @@ class ClassLoss:
     weights: tuple[Any, ...] = ()
     label_smoothing: float = 0.0
     focal_gamma: float = 0.0
+    adjusts_logits: bool = False
 
     @classmethod
     def make(
@@ -161,7 +171,8 @@ class ClassLoss:
         table = [given.get(name, 1.0) for name in labels]
         if several:
             table = [tuple(x) if isinstance(x, list | tuple) else (1.0, x) for x in table]
-        return cls(tuple(table) if given else (), task.label_smoothing, task.focal_gamma)
+        weights, adjusts = tuple(table) if given else (), task.weighting == "logits"
+        return cls(weights, task.label_smoothing, task.focal_gamma, adjusts)
 
     def single(self, name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
         """Returns what `losses.classify` does, with this loss.
@@ -177,6 +188,8 @@ class ClassLoss:
             return sums
         # As a matrix, like there.
         flat, rows = labels.reshape(-1), logits.reshape(-1, logits.shape[-1])
+        if self.adjusts_logits:
+            rows -= jnp.log(jnp.asarray(self.weights, jnp.float32))
         is_label = jax.nn.one_hot(flat, rows.shape[-1], dtype=bool)
         values, _ = losses.cross_entropy(rows, flat)
         if self.focal_gamma:
@@ -186,7 +199,7 @@ class ClassLoss:
         if self.label_smoothing:
             of_all = -jax.nn.log_softmax(rows).mean(-1)
             values = (1 - self.label_smoothing) * values + self.label_smoothing * of_all
-        if self.weights:
+        if self.weights and not self.adjusts_logits:
             values *= jnp.asarray(self.weights, jnp.float32)[flat]
         total = (values.reshape(labels.shape) * weights).sum()
         return sums | {f"{name}_loss": Sum(total, weights.sum())}
@@ -198,6 +211,9 @@ class ClassLoss:
           logits: float32[..., classes].
           labels: float32[..., classes], 0 or 1.
         """
+        if self.adjusts_logits:
+            without, with_label = np.log(np.asarray(self.weights, np.float32)).T
+            logits = logits - (with_label - without)
         smoothed = labels
         if self.label_smoothing:
             smoothed = (1 - self.label_smoothing) * labels + self.label_smoothing / 2
@@ -205,7 +221,7 @@ class ClassLoss:
         if self.focal_gamma:
             of_label = jnp.where(labels > 0, logits, -logits)  # p = sigmoid(of_label)
             values *= jnp.exp(-self.focal_gamma * jnp.logaddexp(0.0, of_label))
-        if self.weights:
+        if self.weights and not self.adjusts_logits:
             without, with_label = np.asarray(self.weights, np.float32).T
             shape = logits.shape
             values *= jnp.where(
