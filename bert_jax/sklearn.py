@@ -160,7 +160,8 @@ class BertClassifier(ClassifierMixin, _FineTuned):
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns the most probable class of each text, [texts], of the dtype of `classes_`."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        found = self.predict_proba(X).argmax(1)
+        return self.classes_[found]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Returns the probabilities of the classes, float64[texts, classes], as in `classes_`."""

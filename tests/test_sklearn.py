@@ -85,9 +85,9 @@ def test_numbers_and_pairs(model):  # noqa: F811
 
 # Those that need no data; all others give numbers as X, where these estimators need texts.
 CHECKS = [
-    estimator_checks.check_do_not_raise_errors_in_init_or_set_param,
+    estimator_checks.check_do_not_raise_errors_in_init_or_set_params,
     estimator_checks.check_estimator_cloneable,
-    estimator_checks.check_estimator_get_tags_default_keys,
+    estimator_checks.check_estimator_tags_renamed,
     estimator_checks.check_estimator_repr,
     estimator_checks.check_get_params_invariance,
     estimator_checks.check_mixin_order,

@@ -66,6 +66,22 @@ def test_with_smoothing_too_an_example_has_the_weight_of_its_label():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
+def test_adjusted_logits_have_the_prior_of_the_training_examples():
+    """Menon et al. 2021, equation 10: cross-entropy of f(x) + log(share of the class)."""
+    logits, labels, _ = make_case(20)
+    counts = np.array([70, 20, 9, 1])
+    adjusted = logits + np.log(counts / counts.sum()).astype(np.float32)
+    expected = optax.softmax_cross_entropy_with_integer_labels(adjusted, labels)
+    loss = ClassLoss(tuple(balanced_weights(counts.tolist())), adjusts_logits=True)
+    np.testing.assert_allclose(losses_of(loss, logits, labels), expected, rtol=1e-5)
+    several = np.eye(CLASSES, dtype=np.float32)[labels]
+    pairs = tuple(tuple(balanced_weights([100 - n, n])) for n in counts.tolist())
+    prior = np.log(counts / (100 - counts)).astype(np.float32)
+    binary = optax.sigmoid_binary_cross_entropy(logits + prior, several).mean(-1)
+    found = ClassLoss(pairs, adjusts_logits=True).several(logits, several)
+    np.testing.assert_allclose(found, binary, rtol=1e-5)
+
+
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
 def test_the_focal_loss_of_single_labels_is_that_of_the_paper(gamma):
     logits, labels, _ = make_case(20)
