@@ -1,6 +1,7 @@
-"""Models by name: of the Hugging Face hub, `hf://OWNER/NAME`, and of packages, `package:NAME/FOLDER`.
+"""Models by name: `hf://OWNER/NAME` or OWNER/NAME, and `package:NAME/FOLDER`.
 
-A name of the hub may stand alone. The package `huggingface_hub` downloads them to its cache, once, and reads its own settings:
+The first are models of the Hugging Face hub, the others folders of installed Python packages. The
+package `huggingface_hub` downloads from the hub to its cache, once, and reads its own settings:
 HF_HOME (the cache), HF_ENDPOINT (another server), HF_HUB_OFFLINE=1 (the cache only), HF_TOKEN.
 A path that exists is never taken for a name.
 """
