@@ -1,11 +1,13 @@
-"""Models of the Hugging Face hub by name: `hf://OWNER/NAME`, or the name alone.
+"""Models by name: `hf://OWNER/NAME` or OWNER/NAME, and `package:NAME/FOLDER`.
 
-The package `huggingface_hub` downloads them to its cache, once, and reads its own settings:
+The first are models of the Hugging Face hub, the others folders of installed Python packages. The
+package `huggingface_hub` downloads from the hub to its cache, once, and reads its own settings:
 HF_HOME (the cache), HF_ENDPOINT (another server), HF_HUB_OFFLINE=1 (the cache only), HF_TOKEN.
 A path that exists is never taken for a name.
 """
 
 import functools
+import importlib.util
 import os
 import re
 from typing import Any
@@ -13,7 +15,7 @@ from typing import Any
 from bert_jax.files.buckets import local
 from bert_jax.files.errors import UserError
 
-SCHEME = "hf://"
+SCHEME, PACKAGE = "hf://", "package:"
 _NAME = re.compile(r"[\w.-]*\w(/[\w.-]*\w)?(@[\w./-]+)?")
 # What this package reads; of weights only those in safetensors.
 _FILES = (
@@ -29,18 +31,41 @@ def local_model(model: str) -> str:
     """Returns the path of a model: a path here, that of a copy of a bucket, or of the hub's cache.
 
     Args:
-      model: a path, an address in a bucket, `hf://NAME`, or a NAME of the hub; a NAME may end in
-        `@REVISION`. Anything else is returned as it is.
+      model: a path, an address in a bucket, `hf://NAME`, or a NAME of the hub, which may end in
+        `@REVISION`; or `package:NAME/FOLDER`, a folder of an installed Python package, which is not
+        imported. Anything else is returned as it is.
 
     Raises:
-      UserError: the hub has no such model or cannot be reached, or huggingface_hub is missing.
+      UserError: the hub has no such model or cannot be reached, or huggingface_hub is missing; the
+        package is not installed, or has no such folder.
     """
+    if model.startswith(PACKAGE):
+        return _folder_of_package(model.removeprefix(PACKAGE).rstrip("/"))
     if model.startswith(SCHEME):
         return _snapshot(model.removeprefix(SCHEME).rstrip("/"), is_name=True)
     path = local(model)
     if path != model or os.path.exists(path) or not _NAME.fullmatch(model):
         return path
     return _snapshot(model, is_name=False)
+
+
+def _folder_of_package(name: str) -> str:
+    package, _, folder = name.partition("/")
+    # A dot would import the parent package, or be relative to none.
+    spec = importlib.util.find_spec(package) if package.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(
+            f"{PACKAGE}{name}: no package {package} is installed here; give {PACKAGE}NAME/FOLDER"
+            " with the name that Python imports, which has _ for the - of pip."
+        )
+    root = spec.submodule_search_locations[0]
+    path = os.path.join(root, folder)
+    if not os.path.isdir(path):
+        found = ", ".join(sorted(entry.name for entry in os.scandir(root) if entry.is_dir()))
+        raise UserError(
+            f"{PACKAGE}{name}: {root} has no folder {folder}; it has {found or 'none'}."
+        )
+    return path
 
 
 @functools.cache

@@ -15,8 +15,10 @@ from scipy.special import expit, logsumexp
 
 # Training examples that are used; with more, every second, third, ... one.
 MAX_EXAMPLES = 20_000
-# Terms that are used, the most frequent ones; steps of L-BFGS.
-_MAX_TERMS, _MAX_STEPS = 50_000, 100
+# Terms that are used, the most frequent ones; with many classes, weights of all of them.
+_MAX_TERMS, _MAX_WEIGHTS = 50_000, 2_000_000
+# Steps of L-BFGS: as many as take this number of products, which are seconds, within these bounds.
+_MIN_STEPS, _MAX_STEPS, _MAX_PRODUCTS = 10, 100, 400_000_000
 _WORD = re.compile(r"\w\w+")
 # Scripts without spaces between words, whose characters take the place of words.
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -84,9 +86,12 @@ def classify(
       test: float64[test, terms].
       is_exclusive: whether an example has one class; otherwise each class is decided by itself.
     """
-    shape = (x.shape[1] + 1, gold.shape[1])  # the last row is the intercept, without penalty
+    classes = gold.shape[1]
+    terms = max(1, _MAX_WEIGHTS // classes)  # the most frequent ones are first
+    x, test = x[:, :terms], test[:, :terms]
+    shape = (x.shape[1] + 1, classes)  # the last row is the intercept, without penalty
     # Two exclusive classes share one vector, as w / 2 and -w / 2.
-    penalty = 2.0 if is_exclusive and gold.shape[1] == 2 else 1.0
+    penalty = 2.0 if is_exclusive and classes == 2 else 1.0
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
         weights = flat.reshape(shape)
@@ -101,7 +106,8 @@ def classify(
         gradient = np.vstack([x.T @ errors + penalty * weights[:-1], errors.sum(0)])
         return value + penalty / 2 * (weights[:-1] ** 2).sum(), gradient.ravel()
 
-    start, options = np.zeros(shape).ravel(), {"maxiter": _MAX_STEPS}
+    steps = np.clip(_MAX_PRODUCTS // max(1, x.nnz * classes), _MIN_STEPS, _MAX_STEPS)
+    start, options = np.zeros(shape).ravel(), {"maxiter": int(steps)}
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     weights = found.x.reshape(shape)
     return test @ weights[:-1] + weights[-1]

@@ -42,13 +42,25 @@ def sampling_error(
     return float(np.nanstd(found) * (len(some) / count) ** 0.5)
 
 
-def error_of_counts(counts: Sequence[Counts], metric: str) -> float:
+def error_of_counts(
+    counts: Sequence[Counts], metric: str, others: Sequence[Counts] | None = None
+) -> float:
     """Returns the standard error of a score of counts by bootstrap over the examples.
 
     Args:
       metric: f1, precision or recall.
+      others: counts of other predictions for the same examples; the error is then that of the
+        difference of both scores.
     """
-    rows = np.array([(count.correct, count.predicted, count.gold) for count in counts])
+    sides = [
+        np.array([(count.correct, count.predicted, count.gold) for count in side])
+        for side in (counts, others)
+        if side is not None
+    ]
     rng = np.random.default_rng(0)
-    sums = [rows[rng.integers(len(rows), size=len(rows))].sum(0) for _ in range(_RESAMPLES)]
-    return float(np.std([getattr(Counts(*map(int, row)), metric) for row in sums]))
+    found = []
+    for _ in range(_RESAMPLES):
+        chosen = rng.integers(len(counts), size=len(counts))
+        sums = [Counts(*map(int, rows[chosen].sum(0))) for rows in sides]
+        found.append([getattr(total, metric) for total in sums])
+    return float(np.std(np.subtract.reduce(found, axis=1)))

@@ -118,6 +118,21 @@ class Labelled(Task):
         """Returns the standard error of a score over examples that are drawn like these."""
         return sampling_error(lambda *of: self.score(*of)[metric], examples, predictions)
 
+    def difference_error(
+        self,
+        examples: Sequence[Any],
+        predictions: Sequence[Prediction],
+        others: Sequence[Prediction],
+        metric: str,
+    ) -> float:
+        """Returns the standard error of the difference of two scores of the same examples."""
+
+        def difference(examples: Sequence[Any], pairs: Sequence[Any]) -> float:
+            ours, theirs = zip(*pairs, strict=True)
+            return self.score(examples, ours)[metric] - self.score(examples, theirs)[metric]
+
+        return sampling_error(difference, examples, list(zip(predictions, others, strict=True)))
+
     def review(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Returns what the report shows of an evaluation, as `tasks.review_parts` describes it."""
         return {}

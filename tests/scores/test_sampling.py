@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bert_jax.scores.sampling import sampling_error
+from bert_jax.scores.classification import Counts
+from bert_jax.scores.sampling import error_of_counts, sampling_error
 from bert_jax.tasks.tagging import Tagging
 
 
@@ -41,3 +42,12 @@ def test_the_sampling_error_of_tags_is_over_sentences():
     for metric, factor in (("f1", 1), ("precision", 1), ("recall", 1), ("accuracy", 0.5)):
         found = Tagging().error(examples, predictions, metric)
         assert found == pytest.approx(factor * of_proportion, rel=0.1)
+
+
+def test_the_error_of_a_difference_of_counts_is_paired():
+    right = [Counts(int(i % 3 > 0), 1, 1) for i in range(300)]
+    assert error_of_counts(right, "f1", right) == 0
+    # One side right, the other wrong: a difference is 1 - 2 p for each example.
+    wrong = [Counts(1 - count.correct, 1, 1) for count in right]
+    expected = 2 * error_of_counts(right, "f1")
+    np.testing.assert_allclose(error_of_counts(right, "f1", wrong), expected, rtol=1e-6)

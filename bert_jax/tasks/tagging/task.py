@@ -278,13 +278,11 @@ class Tagging(ClassLossConfig, Headed):
 
     def error(self, examples, predictions, metric):
         """By bootstrap over the sentences, from the counts of each."""
-        gold, found = tags_of(examples, predictions)
-        pairs = list(zip(gold, found, strict=True))
-        if metric == "accuracy":
-            right = [(sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs]
-            return error_of_counts([scores.Counts(*row) for row in right], "precision")
-        counts = (entity_scores.entity_counts([g], [f]) for g, f in pairs)
-        return error_of_counts(list(map(scores.micro, counts)), metric)
+        return error_of_counts(*_sentence_counts(examples, predictions, metric))
+
+    def difference_error(self, examples, predictions, others, metric):
+        theirs, _ = _sentence_counts(examples, others, metric)
+        return error_of_counts(*_sentence_counts(examples, predictions, metric), theirs)
 
     def review(self, examples, predictions):
         return make_review(self, examples, predictions)
@@ -341,6 +339,17 @@ class Tagging(ClassLossConfig, Headed):
             return 0.0  # no entity at all
         tags = [tag for example in examples for tag in example.tags or ()]
         return scores.majority_class_score(scores.accuracy, np.array(tags))
+
+
+def _sentence_counts(
+    examples: Sequence[Any], predictions: Sequence[Any], metric: str
+) -> tuple[list[scores.Counts], str]:
+    """Returns the counts of each sentence, and the score of their sum that is the metric."""
+    pairs = zip(*tags_of(examples, predictions), strict=True)
+    if metric == "accuracy":
+        right = ((sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs)
+        return [scores.Counts(*row) for row in right], "precision"
+    return [scores.micro(entity_scores.entity_counts([g], [f])) for g, f in pairs], metric
 
 
 def _with_most_context(rows: WordRows, answers: Sequence[Answer]) -> tuple[np.ndarray, np.ndarray]:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from bert_jax.scores.bag_of_words import MAX_EXAMPLES
-from bert_jax.scores.sampling import sampling_error
 from bert_jax.training import metrics
 from bert_jax.training.listener import Evaluation
 
@@ -185,15 +184,13 @@ def _with_simple(
     found = run.task.predict_without_encoder(train, examples) if train else None
     if found is None:
         return outcome
-
-    def difference(examples: Sequence[Any], pairs: Sequence[Any]) -> float:
-        ours, theirs = zip(*pairs, strict=True)
-        return score(examples, ours) - score(examples, theirs)
-
-    score = lambda *of: run.task.score(*of)[outcome.metric]  # noqa: E731
-    pairs = list(zip(evaluation.predictions, found, strict=True))
-    error = sampling_error(difference, examples, pairs)
-    return dataclasses.replace(outcome, simple=score(examples, found), difference_error=error)
+    return dataclasses.replace(
+        outcome,
+        simple=run.task.score(examples, found)[outcome.metric],
+        difference_error=run.task.difference_error(
+            examples, evaluation.predictions, found, outcome.metric
+        ),
+    )
 
 
 # ------------------------------------------------------------------ corpora
