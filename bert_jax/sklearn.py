@@ -1,0 +1,343 @@
+"""Estimators of scikit-learn: pipelines, cross-validation and grid search with a BERT.
+
+    >>> from sklearn.model_selection import cross_val_score
+    >>> from bert_jax.sklearn import BertClassifier
+    >>> cross_val_score(BertClassifier("runs/mine", epochs=3), texts, labels, cv=5)
+
+`X` has a text, or a pair of texts, for each sample: a list of texts or of pairs, a Series, or a
+DataFrame or array with one or two columns of texts. Sample weights are not supported: `fit` takes
+no `sample_weight`.
+"""
+
+import os
+import pathlib
+import shutil
+import tempfile
+import uuid
+import weakref
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import numpy as np
+
+from bert_jax.api import finetune
+from bert_jax.files.errors import UserError
+from bert_jax.inference.model import Model, load
+from bert_jax.training.listener import Listener
+
+try:
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import Tags
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import (
+        check_array,
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+    )
+except ModuleNotFoundError as error:
+    raise UserError(
+        f"bert_jax.sklearn needs the package {error.name}: pip install 'bert_jax[sklearn]'"
+        " (scikit-learn)."
+    ) from error
+
+# Fields that choose something by the evaluation, which must be of other samples than the training.
+_CHOOSE = ("checkpoint.use", "eval.patience", "seeds", "task.calibration", "task.thresholds")
+
+
+class _ReadsTexts(BaseEstimator):
+    """An estimator whose X are texts."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # two_d_array would mean that columns may be numbers.
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
+        tags.input_tags.string = True
+        return tags
+
+
+class _FineTuned(_ReadsTexts):
+    """The base of estimators that `fit` fine-tunes."""
+
+    model_: Model
+    _is_temporary: bool
+
+    def __init__(
+        self,
+        model: Model | str | os.PathLike[str],
+        *,
+        workdir: str = "",
+        epochs: float | None = None,
+        learning_rate: float | None = None,
+        max_length: int | None = None,
+        seed: int = 0,
+        fields: Mapping[str, Any] | None = None,
+        hold_out: bool = False,
+        verbose: bool = False,
+    ):
+        self.model = model
+        self.workdir = workdir
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.max_length = max_length
+        self.seed = seed
+        self.fields = fields
+        self.hold_out = hold_out
+        self.verbose = verbose
+
+    def _finetune(self, X: Any, labels: list[Any], task: str) -> None:
+        texts = _texts(X)
+        check_consistent_length(texts, labels)
+        values = self._values()
+        self._is_temporary = not self.workdir
+        if self._is_temporary:
+            workdir = tempfile.mkdtemp(prefix="bert_jax-")
+        else:
+            workdir = os.path.join(self.workdir, f"fit-{uuid.uuid4().hex}")
+        examples = texts, labels
+        evaluate = None if self.hold_out else examples
+        listener = None if self.verbose else Listener()
+        try:
+            model = finetune(self.model, examples, evaluate, task, workdir, listener, **values)
+        except BaseException:
+            if self._is_temporary:
+                shutil.rmtree(workdir, ignore_errors=True)
+            raise
+        self._keep(model, workdir)
+
+    def _values(self) -> dict[str, Any]:
+        """Returns the fields of the configuration that the parameters give, by dotted name."""
+        named = {
+            "epochs": self.epochs,
+            "optimizer.learning_rate": self.learning_rate,
+            "max_length": self.max_length,
+            "seed": self.seed,
+        }
+        named = {name: value for name, value in named.items() if value is not None}
+        fields = {name.replace("__", "."): value for name, value in (self.fields or {}).items()}
+        if twice := sorted(named.keys() & fields.keys()):
+            raise UserError(
+                f"fields[{twice[0]!r}]={fields[twice[0]]!r} is also the parameter"
+                f" {twice[0].split('.')[-1]}={named[twice[0]]!r}: give one of them."
+            )
+        if self.hold_out:
+            return named | fields
+        if chosen := [name for name in _CHOOSE if name in fields]:
+            raise UserError(
+                f"fields[{chosen[0]!r}] chooses by the evaluation, which is one of the training"
+                " samples: give hold_out=True."
+            )
+        return {"eval.every": "0"} | named | fields
+
+    def _keep(self, model: Model, workdir: str) -> None:
+        """Sets the fitted model; if its folder is temporary, it is removed with the model."""
+        self.model_ = model
+        if self._is_temporary:
+            weakref.finalize(model, shutil.rmtree, workdir, ignore_errors=True)
+
+    def _predict(self, X: Any) -> list[dict[str, Any]]:
+        check_is_fitted(self)
+        return self.model_.predict(_texts(X))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Replaces models by their folders, and a temporary folder by the content of its files."""
+        state = dict(super().__getstate__())
+        if isinstance(self.model, Model):
+            state["model"] = self.model.folder
+        if "model_" in state and self._is_temporary:
+            folder = pathlib.Path(state.pop("model_").folder)
+            files = (path for path in folder.rglob("*") if path.is_file())
+            state["_files"] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        files = state.pop("_files", {})
+        super().__setstate__(state)
+        if files:
+            folder = tempfile.mkdtemp(prefix="bert_jax-")
+            for name, content in files.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+            self._keep(load(folder), folder)
+
+
+class BertClassifier(ClassifierMixin, _FineTuned):
+    """Fine-tunes a model to classify texts or pairs of texts, as `bert_jax.finetune` does.
+
+    All samples are trained on, since scikit-learn evaluates on samples of its own; the run's only
+    evaluation is one of the training samples, after the last step. With `hold_out=True` a tenth of
+    the samples is held out for evaluations during training.
+
+    A fitted estimator is pickled with the files of its model where `workdir` is "", and otherwise
+    with the path of the folder, which must then still exist. Clones share a `Model`, which does not
+    change.
+
+    Args:
+      model: the model to start from, or its folder; a workdir or another program's.
+      workdir: folder in which each fit makes a folder of its own, fit-...; "": a temporary folder,
+        which is removed with the fitted model.
+      epochs, learning_rate, max_length: as in `bert_jax.finetune`; None: those of its recipe.
+      seed: seed of new parameters, order of the samples and dropout.
+      fields: further fields of the configuration, such as `{"optimizer.warmup": "5%"}`.
+      hold_out: whether a stratified tenth of the samples is held out. Fields that choose by the
+        evaluation need it: early stopping, the best checkpoint, tuned thresholds, calibration.
+      verbose: whether `fit` prints its settings, with the reasons, and its progress.
+
+    Attributes:
+      classes_: the labels in the order of `np.unique`, of the dtype of y.
+      model_: the fine-tuned `Model`; its labels are those of y as texts.
+
+    >>> search = GridSearchCV(BertClassifier("runs/mine"), {"learning_rate": [3e-5, 1e-4]})
+    >>> search.fit(texts, labels).best_params_
+    """
+
+    def fit(self, X: Any, y: Any) -> "BertClassifier":
+        """Fine-tunes the model.
+
+        Args:
+          X: texts or pairs, one for each sample.
+          y: a label for each sample, of any type: int, str, bool.
+
+        Raises:
+          UserError: y has several labels for a sample or numbers with fractions, or as
+            `bert_jax.finetune`.
+        """
+        if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
+            raise UserError(
+                f"y is {kind}: give one label for each text. BertRegressor fits numbers,"
+                " bert_jax.finetune(..., task='multi_label') several labels."
+            )
+        self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        names = self._names()
+        if len({name.strip() for name in names} - {""}) < len(names):
+            raise UserError(
+                f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
+                " others."
+            )
+        self._finetune(X, [names[number] for number in numbers], "classification")
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Returns a label for each text, [texts], of the dtype of `classes_`."""
+        numbers = {name.strip(): number for number, name in enumerate(self._names())}
+        found = [numbers[prediction["label"]] for prediction in self._predict(X)]
+        return self.classes_[np.array(found, int)]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Returns the probability of each class, float64[texts, classes]."""
+        names = [name.strip() for name in self._names()]
+        found = (prediction["probabilities"] for prediction in self._predict(X))
+        rows = [[probabilities[name] for name in names] for probabilities in found]
+        return np.array(rows).reshape(-1, len(names))
+
+    def _names(self) -> list[str]:
+        """Returns the names of the classes in the fine-tuned model."""
+        return [str(label) for label in self.classes_.tolist()]
+
+
+class BertRegressor(RegressorMixin, _FineTuned):
+    """Fine-tunes a model to give a number for each text or pair of texts.
+
+    See `BertClassifier`, whose parameters it has.
+    """
+
+    def fit(self, X: Any, y: Any) -> "BertRegressor":
+        """Fine-tunes the model.
+
+        Args:
+          X: texts or pairs, one for each sample.
+          y: float[texts].
+
+        Raises:
+          UserError: all numbers are equal, or as `bert_jax.finetune`.
+        """
+        numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        self._finetune(X, column_or_1d(numbers, warn=True).tolist(), "regression")
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Returns a number for each text, float64[texts]."""
+        return np.array([prediction["value"] for prediction in self._predict(X)], np.float64)
+
+
+class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTexts):
+    """Turns texts or pairs of texts into vectors, with a model that stays as it is.
+
+    Args:
+      model: a model or its folder; a workdir or another program's. Clones share a `Model`, and what
+        it has compiled; a folder is loaded by each `fit`.
+      pooling, layer, normalize, long, stride, prompt, dimensions: see `Model.encode`.
+
+    Attributes:
+      model_: the `Model`.
+
+    >>> classifier = make_pipeline(BertEmbedder(model), LogisticRegression())
+    >>> classifier.fit(texts, labels).predict(["A wonderful film."])
+    """
+
+    def __init__(
+        self,
+        model: Model | str | os.PathLike[str],
+        *,
+        pooling: Literal["", "cls", "mean", "max"] = "",
+        layer: int = -1,
+        normalize: bool | None = None,
+        long: Literal["error", "truncate", "windows"] = "error",
+        stride: int = 0,
+        prompt: str = "",
+        dimensions: int = 0,
+    ):
+        self.model = model
+        self.pooling = pooling
+        self.layer = layer
+        self.normalize = normalize
+        self.long = long
+        self.stride = stride
+        self.prompt = prompt
+        self.dimensions = dimensions
+
+    def fit(self, X: Any, y: Any = None) -> "BertEmbedder":
+        """Loads the model if it is a folder; X and y are not read."""
+        self.model_ = self.model if isinstance(self.model, Model) else load(self.model)
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Returns a vector for each text, float32[texts, hidden] or [texts, dimensions]."""
+        check_is_fitted(self)
+        choices = self.get_params(deep=False)
+        del choices["model"]
+        return self.model_.encode(_texts(X), **choices)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.dimensions or self.model_.encoder.hidden_size
+
+
+def _texts(X: Any) -> list[Any]:
+    """Returns the texts, or pairs of texts as tuples, of the samples.
+
+    Raises:
+      UserError: samples are something else, or both texts and pairs.
+    """
+    rows = list(X) if isinstance(X, list | tuple) else np.asarray(X, dtype=object).tolist()
+    if not isinstance(rows, list):
+        raise UserError(f"X is {X!r:.60}: give texts, or pairs of texts, one for each sample.")
+    found = [_text(row, number) for number, row in enumerate(rows)]
+    if len({isinstance(text, str) for text in found}) > 1:
+        raise UserError("X has both texts and pairs of texts: give one of the two.")
+    return found
+
+
+def _text(row: Any, number: int) -> str | tuple[str, ...]:
+    parts = (row,) if isinstance(row, str) else row
+    is_row = isinstance(parts, list | tuple | np.ndarray) and len(parts) in (1, 2)
+    if not is_row or not all(isinstance(part, str) for part in parts):
+        raise UserError(f"X[{number}] is {row!r:.60}: give a text, or a pair of texts.")
+    return parts[0] if len(parts) == 1 else tuple(parts)
