@@ -43,8 +43,7 @@ try:
     )
 except ModuleNotFoundError as error:
     raise UserError(
-        f"bert_jax.sklearn needs the package {error.name}: pip install 'bert_jax[sklearn]'"
-        " (scikit-learn)."
+        "bert_jax.sklearn needs scikit-learn: pip install 'bert_jax[sklearn]'."
     ) from error
 
 # Fields that choose something by the evaluation, which must be of other samples than the training.
@@ -216,7 +215,7 @@ class BertClassifier(ClassifierMixin, _FineTuned):
             )
         self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         names = self._names()
-        if len({name.strip() for name in names} - {""}) < len(names):
+        if len({*names} - {""}) < len(names):
             raise UserError(
                 f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
                 " others."
@@ -226,20 +225,20 @@ class BertClassifier(ClassifierMixin, _FineTuned):
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns a label for each text, [texts], of the dtype of `classes_`."""
-        numbers = {name.strip(): number for number, name in enumerate(self._names())}
+        numbers = {name: number for number, name in enumerate(self._names())}
         found = [numbers[prediction["label"]] for prediction in self._predict(X)]
         return self.classes_[np.array(found, int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Returns the probability of each class, float64[texts, classes]."""
-        names = [name.strip() for name in self._names()]
+        names = self._names()
         found = (prediction["probabilities"] for prediction in self._predict(X))
         rows = [[probabilities[name] for name in names] for probabilities in found]
         return np.array(rows).reshape(-1, len(names))
 
     def _names(self) -> list[str]:
-        """Returns the names of the classes in the fine-tuned model."""
-        return [str(label) for label in self.classes_.tolist()]
+        """Returns the names of the classes in the fine-tuned model, which strips labels."""
+        return [str(label).strip() for label in self.classes_.tolist()]
 
 
 class BertRegressor(RegressorMixin, _FineTuned):
