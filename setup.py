@@ -42,7 +42,7 @@ EXTRAS = {
     "docs": ["mkdocs>=1.6,<2"],  # the site of docs/
     "onnx": ["onnx>=1.20,<2", "onnxruntime>=1.24,<2"],  # export to ONNX, and to int8
     "hub": ["huggingface_hub>=1,<3"],  # models of the Hugging Face hub by name
-    "sklearn": ["scikit-learn>=1.6"],  # bert_jax.sklearn
+    "sklearn": ["scikit-learn>=1.6"],  # bert_jax.sklearn: its estimators
     "gcs": ["gcsfs>=2026.2"],  # gs:// addresses
     "s3": ["s3fs>=2026.2"],  # s3:// addresses
     # prepare --runner, with constraints-beam.txt: Beam needs protobuf below 7, and a sentencepiece

@@ -1,61 +1,84 @@
-"""Estimators of scikit-learn: fine-tuned models, and vectors of texts, for pipelines and searches.
+"""Estimators of scikit-learn: pipelines, cross-validation and grid search with a BERT.
 
+    >>> from sklearn.model_selection import cross_val_score
     >>> from bert_jax.sklearn import BertClassifier
-    >>> classifier = BertClassifier("runs/mine", epochs=3.0).fit(texts, labels)
-    >>> classifier.predict_proba(["A wonderful film."])  # float64[texts, classes]
+    >>> cross_val_score(BertClassifier("runs/mine", epochs=3), texts, labels, cv=5)
 
-Needs scikit-learn: pip install 'bert_jax[sklearn]'.
+`X` has a text, or a pair of texts, for each sample: a list of texts or of pairs, a Series, or a
+DataFrame or array with one or two columns of texts. Sample weights are not supported: `fit` takes
+no `sample_weight`.
 """
 
 import os
 import pathlib
 import shutil
 import tempfile
+import uuid
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import numpy as np
 
-from bert_jax.api import Model, finetune, load
+from bert_jax.api import finetune
 from bert_jax.files.errors import UserError
+from bert_jax.inference.model import Model, load
 from bert_jax.training.listener import Listener
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
-    from sklearn.utils.validation import check_is_fitted
-except ImportError as error:
-    raise ImportError("bert_jax.sklearn needs scikit-learn: pip install scikit-learn.") from error
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        RegressorMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils import Tags
+    from sklearn.utils.multiclass import type_of_target
+    from sklearn.utils.validation import (
+        check_array,
+        check_consistent_length,
+        check_is_fitted,
+        column_or_1d,
+    )
+except ModuleNotFoundError as error:
+    raise UserError(
+        "bert_jax.sklearn needs scikit-learn: pip install 'bert_jax[sklearn]'."
+    ) from error
 
-# Training examples on which a fit is evaluated, once, at its end.
-_EVALUATED = 100
+# Fields that choose something by the evaluation, which must be of other samples than the training.
+_CHOOSE = ("checkpoint.use", "eval.patience", "seeds", "task.calibration", "task.thresholds")
 
 
-class _TextEstimator(BaseEstimator):
-    def __sklearn_tags__(self):
+class _ReadsTexts(BaseEstimator):
+    """An estimator whose X are texts."""
+
+    def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
+        # two_d_array would mean that columns may be numbers.
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, False
         tags.input_tags.string = True
-        tags.no_validation = True  # texts are no numbers
         return tags
 
 
-class _FineTuned(_TextEstimator):
-    """What both fine-tuned estimators have; their docstrings describe it."""
+class _FineTuned(_ReadsTexts):
+    """The base of estimators that `fit` fine-tunes."""
 
-    # Task of `finetune`.
-    _TASK = ""
+    model_: Model
+    _is_temporary: bool
 
     def __init__(
         self,
-        model: Model | str | os.PathLike[str] = "",
-        workdir: str | os.PathLike[str] = "",
+        model: Model | str | os.PathLike[str],
+        *,
+        workdir: str = "",
         epochs: float | None = None,
         learning_rate: float | None = None,
         max_length: int | None = None,
         seed: int = 0,
         fields: Mapping[str, Any] | None = None,
-        listener: Listener | None = None,
+        hold_out: bool = False,
+        verbose: bool = False,
     ):
         self.model = model
         self.workdir = workdir
@@ -64,158 +87,209 @@ class _FineTuned(_TextEstimator):
         self.max_length = max_length
         self.seed = seed
         self.fields = fields
-        self.listener = listener
+        self.hold_out = hold_out
+        self.verbose = verbose
 
-    def _fit(self, texts: list[Any], labels: list[Any]) -> None:
-        given = {"epochs": self.epochs, "max_length": self.max_length, "seed": self.seed}
-        given["optimizer.learning_rate"] = self.learning_rate
-        given = {name: value for name, value in given.items() if value is not None}
-        given |= {"eval.every": "0", "checkpoint.every": "0", **(self.fields or {})}
-        folder = self._make_folder()
-        self.model_ = finetune(
-            self.model,
-            (texts, labels),
-            (texts[:_EVALUATED], labels[:_EVALUATED]),
-            task=self._TASK,
-            workdir=folder,
-            listener=self.listener or Listener(),
-            **{name.replace(".", "__"): value for name, value in given.items()},
-        )
+    def _finetune(self, X: Any, labels: list[Any], task: str) -> None:
+        texts = _texts(X)
+        check_consistent_length(texts, labels)
+        values = self._values()
+        self._is_temporary = not self.workdir
+        if self._is_temporary:
+            workdir = tempfile.mkdtemp(prefix="bert_jax-")
+        else:
+            workdir = os.path.join(self.workdir, f"fit-{uuid.uuid4().hex}")
+        examples = texts, labels
+        evaluate = None if self.hold_out else examples
+        listener = None if self.verbose else Listener()
+        try:
+            model = finetune(self.model, examples, evaluate, task, workdir, listener, **values)
+        except BaseException:
+            if self._is_temporary:
+                shutil.rmtree(workdir, ignore_errors=True)
+            raise
+        self._keep(model, workdir)
 
-    def _make_folder(self) -> str:
-        """Returns a new folder for a fit; a temporary one lives as long as this object."""
-        if not self.workdir:
-            return os.path.join(self._make_temporary(), "run")
-        os.makedirs(self.workdir, exist_ok=True)
-        return os.path.join(tempfile.mkdtemp(prefix="fit-", dir=self.workdir), "run")
+    def _values(self) -> dict[str, Any]:
+        """Returns the fields of the configuration that the parameters give, by dotted name."""
+        named = {
+            "epochs": self.epochs,
+            "optimizer.learning_rate": self.learning_rate,
+            "max_length": self.max_length,
+            "seed": self.seed,
+        }
+        named = {name: value for name, value in named.items() if value is not None}
+        fields = {name.replace("__", "."): value for name, value in (self.fields or {}).items()}
+        if twice := sorted(named.keys() & fields.keys()):
+            raise UserError(
+                f"fields[{twice[0]!r}]={fields[twice[0]]!r} is also the parameter"
+                f" {twice[0].split('.')[-1]}={named[twice[0]]!r}: give one of them."
+            )
+        if self.hold_out:
+            return named | fields
+        if chosen := [name for name in _CHOOSE if name in fields]:
+            raise UserError(
+                f"fields[{chosen[0]!r}] chooses by the evaluation, which is one of the training"
+                " samples: give hold_out=True."
+            )
+        return {"eval.every": "0"} | named | fields
 
-    def _make_temporary(self) -> str:
-        self._temporary = tempfile.mkdtemp(prefix="bert_jax_")
-        self._end = weakref.finalize(self, shutil.rmtree, self._temporary, ignore_errors=True)
-        return self._temporary
+    def _keep(self, model: Model, workdir: str) -> None:
+        """Sets the fitted model; if its folder is temporary, it is removed with the model."""
+        self.model_ = model
+        if self._is_temporary:
+            weakref.finalize(model, shutil.rmtree, workdir, ignore_errors=True)
+
+    def _predict(self, X: Any) -> list[dict[str, Any]]:
+        check_is_fitted(self)
+        return self.model_.predict(_texts(X))
 
     def __getstate__(self) -> dict[str, Any]:
-        """With a temporary folder, its files too, so that the copy has a folder of its own."""
+        """Replaces models by their folders, and a temporary folder by the content of its files."""
         state = dict(super().__getstate__())
-        state.pop("_end", None)
-        if temporary := state.pop("_temporary", ""):
-            del state["model_"]
-            root = pathlib.Path(temporary)
-            files = (path for path in sorted(root.rglob("*")) if path.is_file())
-            state["_files"] = {str(path.relative_to(root)): path.read_bytes() for path in files}
+        if isinstance(self.model, Model):
+            state["model"] = self.model.folder
+        if "model_" in state and self._is_temporary:
+            folder = pathlib.Path(state.pop("model_").folder)
+            files = (path for path in folder.rglob("*") if path.is_file())
+            state["_files"] = {str(path.relative_to(folder)): path.read_bytes() for path in files}
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         files = state.pop("_files", {})
         super().__setstate__(state)
         if files:
-            folder = self._make_temporary()
+            folder = tempfile.mkdtemp(prefix="bert_jax-")
             for name, content in files.items():
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self.model_ = load(os.path.join(folder, "run"))
+            self._keep(load(folder), folder)
 
 
 class BertClassifier(ClassifierMixin, _FineTuned):
-    """Fine-tunes a model on texts, or pairs of texts, with one class each.
+    """Fine-tunes a model to classify texts or pairs of texts, as `bert_jax.finetune` does.
 
-    X is a sequence of texts or of pairs (text_a, text_b), or a table or an array with one or two
-    columns of texts. All of it is trained on: scikit-learn holds out and scores.
+    All samples are trained on, since scikit-learn evaluates on samples of its own; the run's only
+    evaluation is one of the training samples, after the last step. With `hold_out=True` a tenth of
+    the samples is held out for evaluations during training.
+
+    A fitted estimator is pickled with the files of its model where `workdir` is "", and otherwise
+    with the path of the folder, which must then still exist. Clones share a `Model`, which does not
+    change.
 
     Args:
-      model: a `bert_jax.Model`, a folder of one, or a name of the hub.
-      workdir: folder below which each fit makes a new one; "": a temporary folder, which lives as
-        long as the estimator. A pickled estimator has the path of the former, the files of the
-        latter.
-      epochs, learning_rate, max_length: settings, as the fields of the configuration; None: what
-        follows from the model and the texts, as in `bert_jax.finetune`.
-      seed: seed of the order of the examples, dropout and new parameters.
-      fields: further fields by dotted name: `{"optimizer.weight_decay": 0.1}`.
-      listener: receives messages, progress and metrics; None: nothing is shown.
+      model: the model to start from, or its folder; a workdir or another program's.
+      workdir: folder in which each fit makes a folder of its own, fit-...; "": a temporary folder,
+        which is removed with the fitted model.
+      epochs, learning_rate, max_length: as in `bert_jax.finetune`; None: those of its recipe.
+      seed: seed of new parameters, order of the samples and dropout.
+      fields: further fields of the configuration, such as `{"optimizer.warmup": "5%"}`.
+      hold_out: whether a stratified tenth of the samples is held out. Fields that choose by the
+        evaluation need it: early stopping, the best checkpoint, tuned thresholds, calibration.
+      verbose: whether `fit` prints its settings, with the reasons, and its progress.
 
     Attributes:
-      classes_: the distinct labels, sorted.
-      model_: the fine-tuned `bert_jax.Model`.
+      classes_: the labels in the order of `np.unique`, of the dtype of y.
+      model_: the fine-tuned `Model`; its labels are those of y as texts.
 
-    >>> cross_val_score(BertClassifier("runs/mine"), texts, labels, cv=3)
+    >>> search = GridSearchCV(BertClassifier("runs/mine"), {"learning_rate": [3e-5, 1e-4]})
+    >>> search.fit(texts, labels).best_params_
     """
 
-    _TASK = "classification"
+    def fit(self, X: Any, y: Any) -> "BertClassifier":
+        """Fine-tunes the model.
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fine-tunes on texts and their labels: strings, numbers or bools.
+        Args:
+          X: texts or pairs, one for each sample.
+          y: a label for each sample, of any type: int, str, bool.
 
         Raises:
-          UserError: there is one class, labels look alike as text, or the model cannot be used.
+          UserError: y has several labels for a sample or numbers with fractions, or as
+            `bert_jax.finetune`.
         """
-        texts, labels = _texts(X), np.asarray(y)
-        _check_labels(texts, labels)
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        names = [str(label).strip() for label in self.classes_.tolist()]
-        if len({*names}) < len(names) or not all(names):
-            raise UserError(f"y has labels that are blank, or equal as text: {names}.")
-        self._fit(texts, [names[number] for number in numbers])
+        if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
+            raise UserError(
+                f"y is {kind}: give one label for each text. BertRegressor fits numbers,"
+                " bert_jax.finetune(..., task='multi_label') several labels."
+            )
+        self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        names = self._names()
+        if len({*names} - {""}) < len(names):
+            raise UserError(
+                f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
+                " others."
+            )
+        self._finetune(X, [names[number] for number in numbers], "classification")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Returns the most probable class of each text, [texts], of the dtype of `classes_`."""
-        found = self.predict_proba(X).argmax(1)
-        return self.classes_[found]
+        """Returns a label for each text, [texts], of the dtype of `classes_`."""
+        numbers = {name: number for number, name in enumerate(self._names())}
+        found = [numbers[prediction["label"]] for prediction in self._predict(X)]
+        return self.classes_[np.array(found, int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Returns the probabilities of the classes, float64[texts, classes], as in `classes_`."""
-        check_is_fitted(self)
-        names = [str(label).strip() for label in self.classes_.tolist()]
-        found = self.model_.predict(_texts(X))
-        rows = [[row["probabilities"][name] for name in names] for row in found]
-        return np.array(rows, np.float64).reshape(-1, len(names))
+        """Returns the probability of each class, float64[texts, classes]."""
+        names = self._names()
+        found = (prediction["probabilities"] for prediction in self._predict(X))
+        rows = [[probabilities[name] for name in names] for probabilities in found]
+        return np.array(rows).reshape(-1, len(names))
+
+    def _names(self) -> list[str]:
+        """Returns the names of the classes in the fine-tuned model, which strips labels."""
+        return [str(label).strip() for label in self.classes_.tolist()]
 
 
 class BertRegressor(RegressorMixin, _FineTuned):
-    """Fine-tunes a model on texts, or pairs of texts, with a number each.
+    """Fine-tunes a model to give a number for each text or pair of texts.
 
-    Arguments and attributes are those of `BertClassifier`, without `classes_`.
+    See `BertClassifier`, whose parameters it has.
     """
 
-    _TASK = "regression"
+    def fit(self, X: Any, y: Any) -> "BertRegressor":
+        """Fine-tunes the model.
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fine-tunes on texts and their numbers.
+        Args:
+          X: texts or pairs, one for each sample.
+          y: float[texts].
 
         Raises:
-          UserError: the numbers are not finite, or the model cannot be used.
+          UserError: all numbers are equal, or as `bert_jax.finetune`.
         """
-        texts, values = _texts(X), np.asarray(y, np.float64)
-        _check_labels(texts, values)
-        if not np.isfinite(values).all():
-            raise UserError("y has values that are not finite: NaN or infinity.")
-        self._fit(texts, values.tolist())
+        numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
+        self._finetune(X, column_or_1d(numbers, warn=True).tolist(), "regression")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Returns float64[texts]."""
-        check_is_fitted(self)
-        return np.array([row["value"] for row in self.model_.predict(_texts(X))], np.float64)
+        """Returns a number for each text, float64[texts]."""
+        return np.array([prediction["value"] for prediction in self._predict(X)], np.float64)
 
 
-class BertEmbedder(TransformerMixin, _TextEstimator):
-    """Turns texts into vectors, as `Model.encode`; nothing is trained.
+class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTexts):
+    """Turns texts or pairs of texts into vectors, with a model that stays as it is.
 
     Args:
-      model: a `bert_jax.Model`, a folder of one, or a name of the hub.
-      pooling, layer, normalize, long, prompt, dimensions: see `bert_jax.Model.encode`.
+      model: a model or its folder; a workdir or another program's. Clones share a `Model`, and what
+        it has compiled; a folder is loaded by each `fit`.
+      pooling, layer, normalize, long, stride, prompt, dimensions: see `Model.encode`.
 
-    >>> make_pipeline(BertEmbedder("runs/mine"), LogisticRegression()).fit(texts, labels)
+    Attributes:
+      model_: the `Model`.
+
+    >>> classifier = make_pipeline(BertEmbedder(model), LogisticRegression())
+    >>> classifier.fit(texts, labels).predict(["A wonderful film."])
     """
 
     def __init__(
         self,
-        model: Model | str | os.PathLike[str] = "",
-        pooling: str = "",
+        model: Model | str | os.PathLike[str],
+        *,
+        pooling: Literal["", "cls", "mean", "max"] = "",
         layer: int = -1,
         normalize: bool | None = None,
-        long: str = "error",
+        long: Literal["error", "truncate", "windows"] = "error",
+        stride: int = 0,
         prompt: str = "",
         dimensions: int = 0,
     ):
@@ -224,47 +298,45 @@ class BertEmbedder(TransformerMixin, _TextEstimator):
         self.layer = layer
         self.normalize = normalize
         self.long = long
+        self.stride = stride
         self.prompt = prompt
         self.dimensions = dimensions
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Loads the model; the texts are not read."""
-        del X, y
+    def fit(self, X: Any, y: Any = None) -> "BertEmbedder":
+        """Loads the model if it is a folder; X and y are not read."""
         self.model_ = self.model if isinstance(self.model, Model) else load(self.model)
         return self
 
     def transform(self, X: Any) -> np.ndarray:
-        """Returns float32[texts, hidden]."""
+        """Returns a vector for each text, float32[texts, hidden] or [texts, dimensions]."""
         check_is_fitted(self)
-        choice: Any = {name: value for name, value in self.get_params().items() if name != "model"}
-        return self.model_.encode(_texts(X), **choice)
+        choices = self.get_params(deep=False)
+        del choices["model"]
+        return self.model_.encode(_texts(X), **choices)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.dimensions or self.model_.encoder.hidden_size
 
 
-def _texts(x: Any) -> list[Any]:
-    """Returns texts, or pairs of texts as tuples.
+def _texts(X: Any) -> list[Any]:
+    """Returns the texts, or pairs of texts as tuples, of the samples.
 
     Raises:
-      UserError: X has another form.
+      UserError: samples are something else, or both texts and pairs.
     """
-    if isinstance(x, str | Mapping):
-        raise UserError(f"X is of type {type(x).__name__}: give a sequence of texts.")
-    if hasattr(x, "columns") or getattr(x, "ndim", 1) == 2:
-        array = np.asarray(x, object)
-        rows = [text for (text,) in array] if array.shape[1] == 1 else list(map(tuple, array))
-    else:
-        rows = [tuple(row) if isinstance(row, list) else row for row in x]
-    for number, row in enumerate(rows):
-        parts = row if isinstance(row, tuple) else (row,)
-        if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in parts):
-            raise UserError(f"X[{number}] is {row!r:.60}: give a text or a pair of texts.")
-    return [str(row) if isinstance(row, str) else row for row in rows]
+    rows = list(X) if isinstance(X, list | tuple) else np.asarray(X, dtype=object).tolist()
+    if not isinstance(rows, list):
+        raise UserError(f"X is {X!r:.60}: give texts, or pairs of texts, one for each sample.")
+    found = [_text(row, number) for number, row in enumerate(rows)]
+    if len({isinstance(text, str) for text in found}) > 1:
+        raise UserError("X has both texts and pairs of texts: give one of the two.")
+    return found
 
 
-def _check_labels(texts: Sequence[Any], labels: np.ndarray) -> None:
-    if labels.ndim != 1:
-        raise UserError(
-            f"y has the shape {list(labels.shape)}: give one label for each text. (Several labels"
-            " for a text are a task of bert_jax.finetune.)"
-        )
-    if len(texts) != len(labels):
-        raise UserError(f"X has {len(texts):,} texts, and y {len(labels):,} labels.")
+def _text(row: Any, number: int) -> str | tuple[str, ...]:
+    parts = (row,) if isinstance(row, str) else row
+    is_row = isinstance(parts, list | tuple | np.ndarray) and len(parts) in (1, 2)
+    if not is_row or not all(isinstance(part, str) for part in parts):
+        raise UserError(f"X[{number}] is {row!r:.60}: give a text, or a pair of texts.")
+    return parts[0] if len(parts) == 1 else tuple(parts)

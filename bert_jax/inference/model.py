@@ -91,6 +91,10 @@ class Model(TrainedModel):
         """Pickles the folder and the arguments of `load`, not the arrays."""
         return functools.partial(load, self.folder, **self.choices), ()
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
+        """Returns the model itself, which does not change, with what it has compiled."""
+        return self
+
     @property
     def module(self) -> nn.Module:
         """The linen module of the encoder.
