@@ -65,20 +65,26 @@ def run(flags: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def started(workdir: str, *flags: str) -> Iterator[tuple[subprocess.Popen, str]]:
-    """Starts a server, yields its process and its address, and ends it if it still runs.
+    """Starts a server whose programs are compiled, yields its process and its address, and ends it.
 
     Raises:
       UserError: it does not start.
     """
     command = [sys.executable, "-m", "bert_jax", "serve", f"--model={workdir}", "--port=0"]
     process = subprocess.Popen(
-        [*command, "--rate=0", *flags], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, "--rate=0", "--warm", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout and process.stderr
     try:
+        address = ""
         for line in process.stdout:
             if found := re.match(r"serving .* at (http:\S+)$", line):
-                yield process, found[1]
+                address = found[1]
+            if line.startswith("ready"):
+                yield process, address
                 break
         else:
             raise UserError(f"The server did not start: {process.stderr.read().strip()}")

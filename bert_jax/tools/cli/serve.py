@@ -21,6 +21,7 @@ FLAGS = (
     Flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it."),
     TOP_K,
     Flag("rate", 100, "Requests a second of one client; 0: any number.", minimum=0),
+    Flag("warm", False, "Compile all programs first; otherwise requests compile theirs."),
     Flag("waiting", 256, "Requests that may wait for the model.", minimum=1),
 )
 
@@ -47,8 +48,7 @@ def run(flags: argparse.Namespace) -> None:
             f"warning    --host={flags.host}: other machines can ask this server, which has no"
             " passwords"
         )
-    service = Service(load_model(flags), flags.top_k)
+    service = Service(load_model(flags), flags.top_k, flags.warm)
     for name, reason in service.missing.items():
         report(f"without    {name}: {reason}")
-    service.warm_up(report)
     serve(service, opened, flags.waiting, flags.rate, report)

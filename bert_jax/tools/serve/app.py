@@ -16,15 +16,20 @@ from bert_jax.tools.serve import forms, requests
 from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.endpoints import Endpoint
 from bert_jax.tools.serve.guard import Guard, error_response
+from bert_jax.tools.serve.openapi import describe_api
 from bert_jax.tools.serve.page import serve_page
 from bert_jax.tools.serve.service import Service
 
+# Seconds after which to ask again, while programs are compiled.
+_RETRY_SECONDS = "5"
 
-def make_app(service: Service, max_waiting: int, rate: float, is_local: bool) -> Guard:
+
+def make_app(service: Service, batcher: Batcher, rate: float, is_local: bool) -> Guard:
     """Returns the application.
 
     Args:
-      max_waiting: requests that may wait for the model.
+      service: what the model can do.
+      batcher: computes the requests.
       rate: requests a second of one client; 0: any number.
       is_local: whether the server listens at a loopback address.
     """
@@ -39,7 +44,7 @@ def make_app(service: Service, max_waiting: int, rate: float, is_local: bool) ->
             "body_bytes": requests.MAX_BODY_BYTES,
             "text_characters": requests.MAX_CHARACTERS,
             "masks_of_a_text": forms.MAX_MASKS,
-            "waiting_requests": max_waiting,
+            "waiting_requests": batcher.max_waiting,
             "requests_per_second": rate or None,
         },
     }
@@ -50,9 +55,23 @@ def make_app(service: Service, max_waiting: int, rate: float, is_local: bool) ->
     async def show_api(request: Request) -> Response:
         return JSONResponse(description)
 
-    routes, batcher = [Route("/", show_page), Route("/api", show_api)], Batcher(max_waiting)
+    async def show_openapi(request: Request) -> Response:
+        return JSONResponse(openapi)
+
+    async def show_health(request: Request) -> Response:
+        if service.is_ready:
+            return JSONResponse(service.state)
+        return JSONResponse(service.state, 503, {"Retry-After": _RETRY_SECONDS})
+
+    openapi = describe_api(service.name, service.about, service.endpoints)
+    routes = [
+        Route("/", show_page),
+        Route("/api", show_api),
+        Route("/health", show_health),
+        Route("/openapi.json", show_openapi),
+    ]
     for endpoint in service.endpoints:
-        answer = functools.partial(_answer, endpoint, batcher)
+        answer = functools.partial(_answer, service, endpoint, batcher)
         routes.append(Route(f"/api/{endpoint.name}", answer, methods=["POST"]))
     handlers: dict[Any, Any] = {
         HTTPException: _show_http_error,
@@ -62,8 +81,14 @@ def make_app(service: Service, max_waiting: int, rate: float, is_local: bool) ->
     return Guard(Starlette(routes=routes, exception_handlers=handlers), rate, is_local)
 
 
-async def _answer(endpoint: Endpoint, batcher: Batcher, request: Request) -> Response:
+async def _answer(
+    service: Service, endpoint: Endpoint, batcher: Batcher, request: Request
+) -> Response:
     body = await _read_body(request)
+    if not service.is_ready:
+        done, of = service.state["compiled"], service.state["of"]
+        message = f"Programs are being compiled, {done} of {of}: ask again in {_RETRY_SECONDS} s."
+        raise HTTPException(503, message, {"Retry-After": _RETRY_SECONDS})
     form, allowed = endpoint.form, (endpoint.min_inputs, endpoint.max_inputs)
     inputs = requests.parse_inputs(body, form.fields, *allowed)
     examples = [form.make(values, f"inputs[{number}]") for number, values in enumerate(inputs)]

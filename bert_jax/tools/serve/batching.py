@@ -8,7 +8,7 @@ milliseconds for more; a client alone never waits.
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,14 +45,22 @@ class _Job:
 
 
 class Batcher:
-    """A queue of requests, and the thread that computes them."""
+    """A queue of requests, and the thread that computes them.
+
+    Attributes:
+      max_waiting: requests that may wait for the model.
+    """
 
     def __init__(self, max_waiting: int):
-        self._max_waiting = max_waiting
+        self.max_waiting = max_waiting
         self._jobs: list[_Job] = []
         self._worker: asyncio.Task | None = None
         self._was_group = False
         self._thread = ThreadPoolExecutor(1, "model")
+
+    def run_first(self, work: Callable[[], None]) -> Future[None]:
+        """Runs something in the thread of the model, before all requests."""
+        return self._thread.submit(work)
 
     async def run(self, computation: Computation, examples: Sequence[Any]) -> list[Any]:
         """Returns the result of each example, in order.
@@ -61,8 +69,8 @@ class Batcher:
           UserError: an example cannot be computed.
           HTTPException: 503 if too many requests wait.
         """
-        if len(self._jobs) >= self._max_waiting:
-            message = f"{self._max_waiting} requests wait already: try again in a second."
+        if len(self._jobs) >= self.max_waiting:
+            message = f"{self.max_waiting} requests wait already: try again in a second."
             raise HTTPException(503, message, {"Retry-After": "1"})
         job = _Job(computation, examples, asyncio.get_running_loop().create_future())
         self._jobs.append(job)

@@ -9,6 +9,7 @@ import uvicorn
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.serve.app import make_app
+from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.service import Service
 
 # Seconds that requests in progress have at shutdown.
@@ -55,13 +56,16 @@ def serve(
 ) -> None:
     """Answers requests until SIGINT or SIGTERM, and then those that were accepted.
 
+    With `service.compiled`, its programs are compiled first, while the server says so.
+
     Args:
-      service: warmed up.
+      service: what the model can do.
       opened: result of `open_socket`.
       announce: gets a line when the server listens, and one when all is done.
     """
+    batcher = Batcher(max_waiting)
     config = uvicorn.Config(
-        make_app(service, max_waiting, rate, is_local(opened)),  # pyright: ignore[reportArgumentType]
+        make_app(service, batcher, rate, is_local(opened)),  # pyright: ignore[reportArgumentType]
         loop="asyncio",
         ws="none",
         lifespan="off",
@@ -79,7 +83,14 @@ def serve(
     # uvicorn raises the signal that stopped it once more at the end: the exit code would not be 0.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    work = None
+    if not service.is_ready:
+        is_ending = lambda: server.should_exit  # noqa: E731
+        work = batcher.run_first(lambda: service.warm_up(announce, is_ending))
+        work.add_done_callback(lambda work: server.end_if(work.exception()))
     server.run([opened])
+    if work and (error := work.exception()):
+        raise error
     accepted = server.server_state.total_requests + server.lost
     announce(f"stopped    {accepted:,} requests accepted, {server.lost:,} without an answer")
 
@@ -90,6 +101,10 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, announce: Callable[[], None]):
         super().__init__(config)
         self._announce, self.lost = announce, 0
+
+    def end_if(self, error: BaseException | None) -> None:
+        """Ends the server after an error of the programs that it compiles first."""
+        self.should_exit |= error is not None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

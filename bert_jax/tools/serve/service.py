@@ -2,12 +2,14 @@
 
 import pathlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.serve import endpoints
+from bert_jax.tools.serve.batching import Computation
 from bert_jax.tools.serve.endpoints import Endpoint
 
 # Positions per request batch, padding included.
@@ -26,10 +28,12 @@ class Service:
       about: the model in a few words.
       endpoints: endpoints in the order of the page.
       missing: what the model cannot be asked for, and why.
+      compiled: computations that are compiled ahead so far; None: requests compile theirs.
     """
 
-    def __init__(self, model: TrainedModel, top_k: int = 5):
-        """Finds out what the model can do."""
+    def __init__(self, model: TrainedModel, top_k: int = 5, warms_up: bool = False):
+        """Finds out what the model can do; with `warms_up`, it is ready after `warm_up`."""
+        self.compiled: int | None = 0 if warms_up else None
         folder, encoder = pathlib.Path(model.folder), model.encoder
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
@@ -53,24 +57,44 @@ class Service:
         except UserError as error:
             self.missing[name] = str(error)
 
-    def warm_up(self, report: Callable[[str], None]) -> None:
-        """Compiles all shapes that requests can need.
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are answered: always, but while `warm_up` is to be done."""
+        return self.compiled is None or self.compiled == len(self._computations)
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """What GET /health says."""
+        if self.is_ready:
+            return {"status": "ready"}
+        return {"status": "compiling", "compiled": self.compiled, "of": len(self._computations)}
+
+    @property
+    def _computations(self) -> dict[Computation, Endpoint]:
+        """The computations, which endpoints may share, each with its first endpoint."""
+        return {e.computation: e for e in reversed(self.endpoints)}
+
+    def warm_up(self, report: Callable[[str], None], is_ending: Callable[[], bool]) -> None:
+        """Compiles all shapes that requests can need; without it, requests compile theirs.
 
         Args:
           report: called with a line for each computation.
+          is_ending: whether to stop.
         """
-        done = []
-        for endpoint in self.endpoints:
-            if endpoint.computation in done:
-                continue
-            done.append(endpoint.computation)
-            start = time.perf_counter()
-            shapes = self._run_all_shapes(endpoint)
+        for number, endpoint in enumerate(reversed(self._computations.values())):
+            self.compiled = number
+            start, shapes = time.perf_counter(), 0
+            for _ in self._run_all_shapes(endpoint):
+                shapes += 1
+                if is_ending():
+                    return
             seconds = time.perf_counter() - start
             report(f"compiled   {endpoint.name}: {shapes} shapes, {seconds:.1f} s")
+        self.compiled = len(self._computations)
+        report("ready      all programs are compiled")
 
-    def _run_all_shapes(self, endpoint: Endpoint) -> int:
-        """Returns the number of shapes."""
+    def _run_all_shapes(self, endpoint: Endpoint) -> Iterator[Any]:
+        """Runs a batch of each shape, and yields after each."""
         computation, form = endpoint.computation, endpoint.form
         longest = min(_MAX_LENGTH, self._model.encoder.max_position_embeddings)
         first, *others = (
@@ -86,12 +110,9 @@ class Service:
             except UserError:
                 break  # this and longer ones are refused
             found |= {length: (encoded, rows) for length, rows in computation.shapes(encoded)}
-        shapes = 0
         for encoded, max_rows in found.values():
             rows = min(self._model.batch_shards, max_rows)
             while rows < max_rows:
-                computation.run([encoded] * rows)
-                rows, shapes = 4 * rows, shapes + 1
-            computation.run([encoded] * max_rows)
-            shapes += 1
-        return shapes
+                yield computation.run([encoded] * rows)
+                rows *= 4
+            yield computation.run([encoded] * max_rows)

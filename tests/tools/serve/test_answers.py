@@ -116,14 +116,44 @@ def test_the_description_names_endpoints_with_examples(name, endpoints, missing,
         assert response.status_code == 200, (address, response.text)
 
 
+@pytest.mark.parametrize("name", ["masks", "elmo"])
+def test_the_openapi_document_says_what_the_api_takes(name, models):
+    client = client_of(models(name)[2])
+    document = client.get("/openapi.json").json()
+    assert document["openapi"] == "3.1.0"
+    found = client.get("/api").json()["endpoints"]
+    assert document["paths"].keys() == {"/health", *found}
+    for address, endpoint in found.items():
+        body = document["paths"][address]["post"]["requestBody"]["content"]["application/json"]
+        assert body["example"] == endpoint["example"]
+        inputs = body["schema"]["properties"]["inputs"]
+        assert (inputs["minItems"], inputs["maxItems"]) == (
+            endpoint["min_inputs"],
+            endpoint["max_inputs"],
+        )
+        fields, *_ = inputs["items"]["anyOf"]
+        assert fields["properties"].keys() == endpoint["inputs"].keys()
+        optional = {field for field, about in endpoint["inputs"].items() if about["optional"]}
+        assert {*fields["required"]} == fields["properties"].keys() - optional
+
+
 def test_nothing_is_compiled_while_requests_wait(models, caplog):
     """Whatever the number of texts and their lengths."""
     service, said = models("masks")[2], []
-    service.warm_up(said.append)
+    service.compiled, client = 0, client_of(service)
+    response = client.get("/health")
+    assert response.status_code == 503 and int(response.headers["Retry-After"])
+    assert response.json() == {"status": "compiling", "compiled": 0, "of": 3}
+    response = client.post("/api/encode", json={"inputs": ["a"]})
+    assert response.status_code == 503 and "being compiled, 0 of 3" in response.json()["error"]
+    service.warm_up(said.append, lambda: True)  # it is to end
+    assert not said and not service.is_ready
+    service.warm_up(said.append, lambda: False)
+    assert client.get("/health").json() == {"status": "ready"}
+    assert said.pop() == "ready      all programs are compiled"
     assert all(re.fullmatch(r"compiled   \w+: \d+ shapes, [\d.]+ s", line) for line in said)
     names = [line.split()[1] for line in said]
     assert names == ["predict:", "similarity:", "attention:"]  # features are similarity's vectors
-    client = client_of(service)
     jax.config.update("jax_log_compiles", True)
     try:
         for texts in itertools.product((2, 5, 32), (1, 7, 30)):

@@ -15,7 +15,7 @@ from bert_jax.tasks.span import Span
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.pages.attention import Origin, attention_page
 from bert_jax.tools.serve.app import make_app
-from bert_jax.tools.serve.batching import Computation
+from bert_jax.tools.serve.batching import Batcher, Computation
 from bert_jax.tools.serve.endpoints import Endpoint, similarities
 from bert_jax.tools.serve.forms import (
     _FORMS,
@@ -109,7 +109,7 @@ def make_service():
 def address():
     """Of a server in a thread."""
     opened = open_socket("127.0.0.1", 0)
-    app = make_app(make_service(), 256, 0, is_local=True)
+    app = make_app(make_service(), Batcher(256), 0, is_local=True)
     config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, log_level="critical")
     server, url = uvicorn.Server(config), f"http://127.0.0.1:{opened.getsockname()[1]}"
     thread = threading.Thread(target=server.run, args=([opened],))

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from bert_jax.files.errors import UserError
 from bert_jax.tools.serve import requests
 from bert_jax.tools.serve.app import make_app
+from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.requests import Field, parse_inputs
 from tests.tools.serve.conftest import client_of
 
@@ -208,7 +209,7 @@ def test_a_body_that_does_not_arrive_is_refused(models, monkeypatch):
         await asyncio.sleep(1)
 
     async def post():
-        transport = httpx2.ASGITransport(make_app(models("masks")[2], 1, 0, is_local=True))
+        transport = httpx2.ASGITransport(make_app(models("masks")[2], Batcher(1), 0, is_local=True))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.post("/api/predict", content=body(), headers=JSON)
 
