@@ -189,7 +189,7 @@ class ClassLoss:
         # As a matrix, like there.
         flat, rows = labels.reshape(-1), logits.reshape(-1, logits.shape[-1])
         if self.adjusts_logits:
-            rows -= jnp.log(jnp.asarray(self.weights, jnp.float32))
+            rows -= jnp.log(jnp.asarray(self.weights, jnp.float32))[None]
         is_label = jax.nn.one_hot(flat, rows.shape[-1], dtype=bool)
         values, _ = losses.cross_entropy(rows, flat)
         if self.focal_gamma:
@@ -213,7 +213,7 @@ class ClassLoss:
         """
         if self.adjusts_logits:
             without, with_label = np.log(np.asarray(self.weights, np.float32)).T
-            logits = logits - (with_label - without)
+            logits = logits - jnp.broadcast_to(with_label - without, logits.shape)
         smoothed = labels
         if self.label_smoothing:
             smoothed = (1 - self.label_smoothing) * labels + self.label_smoothing / 2

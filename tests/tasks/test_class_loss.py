@@ -108,6 +108,37 @@ def test_gradients_of_the_focal_loss_are_finite_for_any_logits():
     assert jnp.isfinite(several).all()
 
 
+# ------------------------------------------------------------------ weighting=logits
+
+
+def test_auto_adds_the_logarithms_of_the_shares_to_logits_in_training():
+    """Equation 10 of Menon et al. 2021, with tau=1; and the same for each of several labels."""
+    counts = np.array([90, 6, 1, 4])
+    logits, labels, _ = make_case(20)
+    loss = ClassLoss(tuple(balanced_weights(counts)), adjusts_logits=True)
+    terms = np.exp(np.asarray(logits, np.float64)) * counts / counts.sum()
+    expected = -np.log(terms[np.arange(20), labels] / terms.sum(1))
+    found = losses_of(loss, logits, labels)
+    # A loss near 0 is a difference of numbers near 10.
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+    total, gold = 101, np.eye(CLASSES)[labels]
+    pairs = tuple(tuple(balanced_weights([total - count, count])) for count in counts)
+    found = ClassLoss(pairs, adjusts_logits=True).several(logits, jnp.asarray(gold))
+    odds = np.exp(np.asarray(logits, np.float64)) * counts / (total - counts)
+    expected = -np.where(gold, np.log(odds / (1 + odds)), -np.log1p(odds)).mean(1)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+
+def test_adjusted_logits_leave_the_scores_as_they_are():
+    """Only the loss is adjusted, so that decisions are those of an exported model."""
+    logits, labels, weights = make_case(5, 3)
+    plain = losses.classify("x", logits, labels, weights)
+    found = ClassLoss(WEIGHTS, adjusts_logits=True).single("x", logits, labels, weights)
+    changed = {name for name in plain if plain[name].numerator != found[name].numerator}
+    assert changed == {"x_loss"}
+
+
 # ------------------------------------------------------------------ class_weights
 
 
@@ -166,6 +197,7 @@ MALFORMED = (
         *(({"class_weights": text}, "is neither none nor auto, nor has") for text in MALFORMED),
         ({"class_weights": "{'b': (1, 3)}"}, "'b' has two weights, which are for several labels"),
         ({"class_weights": "{'c': 3}"}, "class_weights: 'c' is none of the labels a, b"),
+        ({"weighting": "logits"}, "weighting=logits needs class_weights"),
         ({"focal_gamma": 2.0, "label_smoothing": 0.1}, "focal_gamma=2.0 and label_smoothing=0.1"),
     ],
 )
