@@ -66,22 +66,6 @@ def test_with_smoothing_too_an_example_has_the_weight_of_its_label():
     np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_adjusted_logits_have_the_prior_of_the_training_examples():
-    """Menon et al. 2021, equation 10: cross-entropy of f(x) + log(share of the class)."""
-    logits, labels, _ = make_case(20)
-    counts = np.array([70, 20, 9, 1])
-    adjusted = logits + np.log(counts / counts.sum())[None].astype(np.float32)
-    expected = optax.softmax_cross_entropy_with_integer_labels(adjusted, labels)
-    loss = ClassLoss(tuple(balanced_weights(counts.tolist())), adjusts_logits=True)
-    np.testing.assert_allclose(losses_of(loss, logits, labels), expected, rtol=1e-5, atol=1e-6)
-    several = np.eye(CLASSES, dtype=np.float32)[labels]
-    pairs = tuple(tuple(balanced_weights([100 - n, n])) for n in counts.tolist())
-    prior = np.log(counts / (100 - counts)).astype(np.float32)
-    binary = optax.sigmoid_binary_cross_entropy(logits + prior[None], several).mean(-1)
-    found = ClassLoss(pairs, adjusts_logits=True).several(logits, several)
-    np.testing.assert_allclose(found, binary, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("gamma", [0.5, 2.0])
 def test_the_focal_loss_of_single_labels_is_that_of_the_paper(gamma):
     logits, labels, _ = make_case(20)
@@ -122,6 +106,37 @@ def test_gradients_of_the_focal_loss_are_finite_for_any_logits():
     assert jnp.isfinite(grads).all() and (np.asarray(grads)[1:, 0] < 0).all()
     several = jax.grad(lambda x: loss.several(x, np.ones((3, 2), np.float32)).sum())(logits)
     assert jnp.isfinite(several).all()
+
+
+# ------------------------------------------------------------------ weighting=logits
+
+
+def test_auto_adds_the_logarithms_of_the_shares_to_logits_in_training():
+    """Equation 10 of Menon et al. 2021, with tau=1; and the same for each of several labels."""
+    counts = np.array([90, 6, 1, 4])
+    logits, labels, _ = make_case(20)
+    loss = ClassLoss(tuple(balanced_weights(counts)), adjusts_logits=True)
+    terms = np.exp(np.asarray(logits, np.float64)) * counts / counts.sum()
+    expected = -np.log(terms[np.arange(20), labels] / terms.sum(1))
+    found = losses_of(loss, logits, labels)
+    # A loss near 0 is a difference of numbers near 10.
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+    total, gold = 101, np.eye(CLASSES)[labels]
+    pairs = tuple(tuple(balanced_weights([total - count, count])) for count in counts)
+    found = ClassLoss(pairs, adjusts_logits=True).several(logits, jnp.asarray(gold))
+    odds = np.exp(np.asarray(logits, np.float64)) * counts / (total - counts)
+    expected = -np.where(gold, np.log(odds / (1 + odds)), -np.log1p(odds)).mean(1)
+    np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+
+
+def test_adjusted_logits_leave_the_scores_as_they_are():
+    """Only the loss is adjusted, so that decisions are those of an exported model."""
+    logits, labels, weights = make_case(5, 3)
+    plain = losses.classify("x", logits, labels, weights)
+    found = ClassLoss(WEIGHTS, adjusts_logits=True).single("x", logits, labels, weights)
+    changed = {name for name in plain if plain[name].numerator != found[name].numerator}
+    assert changed == {"x_loss"}
 
 
 # ------------------------------------------------------------------ class_weights
@@ -182,6 +197,7 @@ MALFORMED = (
         *(({"class_weights": text}, "is neither none nor auto, nor has") for text in MALFORMED),
         ({"class_weights": "{'b': (1, 3)}"}, "'b' has two weights, which are for several labels"),
         ({"class_weights": "{'c': 3}"}, "class_weights: 'c' is none of the labels a, b"),
+        ({"weighting": "logits"}, "weighting=logits needs class_weights"),
         ({"focal_gamma": 2.0, "label_smoothing": 0.1}, "focal_gamma=2.0 and label_smoothing=0.1"),
     ],
 )

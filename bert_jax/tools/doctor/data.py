@@ -2,8 +2,9 @@
 
 import dataclasses
 import itertools
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.config.finetuning import FinetuningConfig
@@ -34,6 +35,8 @@ _CONTRADICTIONS = 0.01
 _CUT = 0.01
 # Of a leak: the evaluation measures what was learned by heart.
 _MAX_LEAKS = 0.5
+# Shares of a label in two files differ by more than this, and by more standard errors than chance.
+_OTHER_SHARE, _STANDARD_ERRORS = 0.1, 4
 # A learning rate is far from another above this factor.
 _FAR = 3
 # Counts of readers that mean a loss, and what to do.
@@ -179,6 +182,42 @@ def check_labelled(run: Run) -> Iterator[Finding]:
                 f"{shared:,} questions of {rows.name} are about a context that train has too.",
                 "Split the files by articles.",
             )
+        if run.config.get("task.weighting") == "loss" and not run.config.task.reads_numbers:
+            yield from _compare_shares(train.examples, rows.examples, rows.name)
+
+
+def _compare_shares(train: Sequence[Any], evaluated: Sequence[Any], name: str) -> Iterator[Finding]:
+    """Warns if a label's share in an evaluation file differs from that in the training file.
+
+    A difference counts above `_OTHER_SHARE` and `_STANDARD_ERRORS` of the two-proportion z-test.
+
+    Args:
+      train: examples of the training file.
+      evaluated: examples of the evaluation file.
+      name: name of the evaluation file.
+    """
+    of_train, of_eval = map(_label_counts, (train, evaluated))
+    found = []
+    for label in sorted(of_train | of_eval):
+        shares = of_train[label] / len(train), of_eval[label] / len(evaluated)
+        pooled = (of_train[label] + of_eval[label]) / (len(train) + len(evaluated))
+        error = math.sqrt(pooled * (1 - pooled) * (1 / len(train) + 1 / len(evaluated)))
+        if (gap := abs(shares[0] - shares[1])) > max(_OTHER_SHARE, _STANDARD_ERRORS * error):
+            found.append((gap, label, shares))
+    if found:
+        _, label, (share, other) = max(found)
+        yield warning(
+            f"{share:.1%} of train, but {other:.1%} of {name}, have the label {label!r}: a model"
+            " learns to decide by the shares of train.",
+            "Let both files have the shares of the texts to come. If train cannot:"
+            " --config.task.class_weights=auto --config.task.weighting=logits decides as if all"
+            " labels were equally frequent.",
+        )
+
+
+def _label_counts(examples: Iterable[Any]) -> Counter[str]:
+    """Returns the number of examples with each label; nothing for tags, numbers and questions."""
+    return Counter(name for e in examples for name in set(getattr(e, "labels", None) or ()))
 
 
 def check_rate(config: RunConfig) -> Iterator[Finding]:

@@ -176,6 +176,18 @@ def test_examples_in_both_files_are_found_by_their_text(number, level, look, fil
     found(findings, level, f"{number} of 40 examples of eval")
 
 
+def test_shares_of_labels_that_differ_by_more_than_chance(look, files, texts):
+    train, dev = rows(files / "train.tsv"), rows(files / "dev.tsv")
+    good, one_bad = [row for row in train if row[1] == "good"], [("a text", "bad")]
+    findings = look("classification", **texts(good + one_bad, dev))
+    finding = found(findings, "warning", "50.0% of eval, have the label")
+    assert "--config.task.weighting=logits" in finding.fix
+    few = [next(row for row in dev if row[1] == label) for label in ("good", "good", "bad")]
+    assert not any(
+        "have the label" in f.what for _, f in look("classification", **texts(train, few))
+    )
+
+
 def test_tags_of_two_schemes_in_one_file(look, tmp_path):
     write_tags(tmp_path / "a.conll", 32, scheme="I")
     write_tags(tmp_path / "b.conll", 32, seed=5)
