@@ -187,9 +187,12 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
             f"The modules.json of {model.folder} {vectors.unknown}, which is not done here:"
             " pooling=mean, max or cls gives other vectors."
         )
+    max_length = min(longest, vectors.max_length or longest)
     if choice.sparse:
-        _check_sparse(model)
-    elif vectors.pooling == SPLADE and not choice.pooling:
+        if model.task.EMBEDS != "sparse":
+            check_fills_masks(model)
+        return dataclasses.replace(choice, prompt=vectors.prompt(choice.prompt)), max_length
+    if vectors.pooling == SPLADE and not choice.pooling:
         raise UserError(
             f"{model.folder} gives sparse vectors: encode --sparse, or encode_sparse in Python;"
             " pooling=mean, max or cls gives other vectors."
@@ -201,17 +204,11 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
         )
     decided = dataclasses.replace(
         choice,
-        pooling=SPLADE if choice.sparse else choice.pooling or vectors.pooling or "mean",
+        pooling=choice.pooling or vectors.pooling or "mean",
         normalize=vectors.normalize if choice.normalize is None else choice.normalize,
         prompt=vectors.prompt(choice.prompt),
     )
-    return decided, min(longest, vectors.max_length or longest)
-
-
-def _check_sparse(model: TrainedModel) -> None:
-    """Raises UserError if a model has no trained masked-LM head."""
-    if model.task.EMBEDS != "sparse":
-        check_fills_masks(model)
+    return decided, max_length
 
 
 def check_layers(choice: Choice, model: EncoderConfig) -> None:

@@ -6,12 +6,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
 import jax
 import numpy as np
-from scipy.sparse import csr_array
 
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow
@@ -30,6 +29,9 @@ from bert_jax.inference.sparse import stack_sparse
 from bert_jax.models import make_encoder
 from bert_jax.training.metrics import history
 from bert_jax.training.workdir import open_model
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
@@ -162,7 +164,7 @@ class Model(TrainedModel):
 
     def encode_sparse(
         self, texts: Sequence[TextInput], long: str = "error", prompt: str = ""
-    ) -> csr_array:
+    ) -> "csr_array":
         """Returns a weight of each word of the vocabulary for each text, most of which are 0.
 
         The weight of a word is the maximum over the tokens of log(1 + relu(logit)) (SPLADE), with

@@ -1,9 +1,12 @@
 """Sparse vectors of texts: weights of words, as dicts and as matrices."""
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 
 def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]:
@@ -19,8 +22,10 @@ def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]
     return dict(zip(names, vector[ids].tolist(), strict=True))
 
 
-def stack_sparse(vectors: Iterable[np.ndarray], vocab_size: int) -> sparse.csr_array:
+def stack_sparse(vectors: Iterable[np.ndarray], vocab_size: int) -> "csr_array":
     """Returns float32[texts, vocab_size] of vectors, read one by one."""
+    from scipy import sparse  # whose import adds a filter of warnings
+
     rows: list[np.ndarray] = []
     data: list[np.ndarray] = []
     for vector in vectors:

@@ -11,7 +11,6 @@ import dataclasses
 
 import jax.numpy as jnp
 import numpy as np
-from scipy import sparse
 
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import derived, setting
@@ -40,11 +39,11 @@ class Splade(Embedding):
     # of the second one (in_batch_symmetric).
     loss: str = setting("in_batch", choices=("in_batch", "in_batch_symmetric"))
     # Products of vectors are divided by it.
-    temperature: float = setting(1.0)
+    temperature: float = setting(10.0)
     # Weight of the FLOPS regularizer of first texts (queries).
-    anchor_flops: float = setting(5e-5, minimum=0.0)
+    anchor_flops: float = setting(3e-3, minimum=0.0)
     # Weight of the FLOPS regularizer of all other texts (documents).
-    positive_flops: float = setting(3e-5, minimum=0.0)
+    positive_flops: float = setting(3e-3, minimum=0.0)
     # Fraction of the training steps in which both weights grow from 0, as the square of the steps.
     flops_warmup: float = setting(1 / 3, minimum=0.0)
 
@@ -106,6 +105,8 @@ class Splade(Embedding):
 
     def vectors_of(self, answers, text):
         """Returns a CSR array, float32[examples, vocab_size]."""
+        from scipy import sparse  # whose import adds a filter of warnings
+
         return sparse.csr_array(np.stack([answer["vectors"][text] for answer in answers]))
 
     def collect(self, examples, rows, answers):
