@@ -171,9 +171,9 @@ def finetune(
       model: a model or its folder; a workdir or another program's.
       train: file to train on.
       evaluate: file to evaluate on; None: a stratified tenth of `train`.
-      task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice" or
-        "embedding", or a class of your own; "": what the file is for. Or a configuration such as
-        "glue:mrpc", whose recipe is kept.
+      task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice",
+        "embedding" or "splade", or a class of your own; "": what the file is for. Or a
+        configuration such as "glue:mrpc", whose recipe is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns

@@ -16,6 +16,7 @@ from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import derived, setting
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import SPLADE, SentenceVectors
+from bert_jax.models.heads import word_flops
 from bert_jax.models.task_heads import EmbeddingOutputs
 from bert_jax.scores import retrieval
 from bert_jax.tasks.embedding.losses import dot_products, in_batch_loss
@@ -71,6 +72,12 @@ class Splade(Embedding):
     @property
     def sentence_vectors(self) -> SentenceVectors:
         return SentenceVectors(SPLADE, False, self.max_sequence_length)
+
+    def describe(self):
+        yield "head       masked-LM head -> maximum over tokens of log(1 + relu(logit))"
+
+    def head_flops_per_token(self) -> float:
+        return word_flops(self.model)
 
     def make_model(self) -> SpladeModel:
         return SpladeModel(self.model)
