@@ -146,6 +146,8 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
     unknown = next((str(m[_UNKNOWN]) for m in modules if _UNKNOWN in m), "")
     unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts, is_sparse)
     unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
+    if is_sparse and names[0] != _MLM_TRANSFORMER and "transformer_task" not in settings:
+        unknown = unknown or "pools hidden states for sparse vectors"
     length = settings.get("max_seq_length")
     if length is None:
         config = _first_object([os.path.join(first, "tokenizer_config.json")])
@@ -166,7 +168,7 @@ def _unknown_modules(names: list[str]) -> str:
 
     Or, for sparse vectors, from a Transformer with its masked-LM head and their pooling.
     """
-    if names[1:] == [_SPLADE_MODULE] and names[0] in (_MLM_TRANSFORMER, "Transformer"):
+    if names[1:] == [_SPLADE_MODULE] and names[0] in (_MLM_TRANSFORMER, *_TRANSFORMERS):
         return ""
     if other := [name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")]:
         return f"has a module {other[0]}"

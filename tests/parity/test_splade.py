@@ -108,6 +108,15 @@ def test_which_settings_are_followed(tmp_path, file, values, unknown):
     assert bool(found.pooling) == ("pools" not in unknown)
 
 
+def test_hidden_states_are_no_logits(tmp_path):
+    write_sentence_vectors(VECTORS, str(tmp_path), 16)
+    modules = (tmp_path / "modules.json").read_text().replace("MLMTransformer", "Transformer")
+    (tmp_path / "modules.json").write_text(modules)
+    assert read_sentence_vectors(str(tmp_path)).unknown == "pools hidden states for sparse vectors"
+    edit_config(tmp_path, "sentence_bert_config.json", transformer_task="fill-mask")
+    assert read_sentence_vectors(str(tmp_path)) == VECTORS
+
+
 def test_files_have_the_vectors(trained, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:2]) + "\n")
     model, words = bert_jax.load(trained), tmp_path / "words.jsonl"
