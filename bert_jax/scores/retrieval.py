@@ -22,13 +22,14 @@ METRICS: dict[str, Callable[[np.ndarray], float]] = {
 }
 
 
-def products(queries: Any, candidates: Any) -> np.ndarray:
-    """Returns float[m, n] products of float[m, features] with float[n, features].
+def cosines(queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Returns float[m, n] cosines of float[m, features] with float[n, features]."""
+    return unit(queries) @ unit(candidates).T
 
-    The vectors are arrays, whose products are cosines if they have length 1, or CSR arrays.
-    """
-    found = queries @ candidates.T
-    return found if isinstance(found, np.ndarray) else found.toarray()
+
+def sparse_products(queries: Any, candidates: Any) -> np.ndarray:
+    """Returns float[m, n] products of sparse arrays [m, features] with [n, features]."""
+    return (queries @ candidates.T).toarray()
 
 
 def rank_pairs(
@@ -36,7 +37,7 @@ def rank_pairs(
     positives: Sequence[str],
     first: Any,
     second: Any,
-    similarities: Callable[[Any, Any], np.ndarray] = products,
+    similarities: Callable[[Any, Any], np.ndarray] = cosines,
 ) -> np.ndarray:
     """Returns int64[pairs], the rank of each anchor's own positive among all distinct positives.
 

@@ -199,7 +199,7 @@ class Embedding(Labelled):
 
     def collect(self, examples, rows, answers):
         """`similarity`, the cosine of the two texts."""
-        first, second = (self.vectors_of(answers, text) for text in (0, 1))
+        first, second = (retrieval.unit(self.vectors_of(answers, text)) for text in (0, 1))
         cosines = (first * second).sum(-1).tolist()
         return [
             {"id": example.id, "similarity": cosine}
@@ -240,13 +240,14 @@ class Embedding(Labelled):
         """Returns int64[examples], see `retrieval.rank_pairs`."""
         anchors = [example.text_a for example in examples]
         positives = [example.text_b for example in examples]
-        return retrieval.rank_pairs(
-            anchors, positives, *(self.vectors_of(answers, text) for text in (0, 1))
-        )
+        first, second = (self.vectors_of(answers, text) for text in (0, 1))
+        return retrieval.rank_pairs(anchors, positives, first, second, self.similarities)
+
+    similarities = staticmethod(retrieval.cosines)
 
     def vectors_of(self, answers: Sequence[Any], text: int) -> Any:
-        """Returns float32[examples, features], unit vectors of one of the texts of each example."""
-        return retrieval.unit(np.stack([answer["vectors"][text] for answer in answers]))
+        """Returns float32[examples, features], the vectors of one of the texts of each example."""
+        return np.stack([answer["vectors"][text] for answer in answers])
 
     def score(self, examples, predictions):
         if not self.has_scores:

@@ -110,6 +110,8 @@ class Splade(Embedding):
             sums[f"{name}_words"] = metric((words * weights).sum(), total)
         return sums
 
+    similarities = staticmethod(retrieval.sparse_products)
+
     def vectors_of(self, answers, text):
         """Returns a CSR array, float32[examples, vocab_size]."""
         from scipy import sparse  # whose import adds a filter of warnings
