@@ -209,8 +209,8 @@ def finetune(
         of words with a list of tags. What is no file is written to the workdir as JSON lines.
       evaluate: examples to evaluate on, in any of these forms; None: a stratified tenth of `train`.
       task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice" or
-        "embedding", or a class of your own; "": what the examples are for. Or a configuration,
-        such as "glue:mrpc", whose recipe is kept.
+        "embedding", "splade", or a class of your own; "": what the examples are for. Or a
+        configuration, such as "glue:mrpc", whose recipe is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns

@@ -100,12 +100,15 @@ class Group:
 def rules(group: type[Group]) -> dict[str, Rule]:
     """Returns the rules of a group's fields of configuration by name.
 
-    A subclass that only changes a default, `name: str = "gpt"`, inherits the field's rule.
+    A subclass that only changes a default, `name: str = "gpt"`, inherits the field's rule. What it
+    declares as `derived` is no configuration of it.
     """
     found = {}
     for base in filter(dataclasses.is_dataclass, reversed(group.__mro__)):
         for item in dataclasses.fields(base):
-            if not (isinstance(item.default, Group) or item.metadata.get("derived")):
+            if item.metadata.get("derived"):
+                found.pop(item.name, None)
+            elif not isinstance(item.default, Group):
                 found[item.name] = item.metadata.get("rule") or found.get(item.name, Rule())
     return found
 

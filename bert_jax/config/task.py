@@ -19,6 +19,7 @@ TASKS: dict[str, type[TaskConfig] | str] = {
     "span": "bert_jax.tasks.span.task:Span",
     "multiple_choice": "bert_jax.tasks.multiple_choice.task:MultipleChoice",
     "embedding": "bert_jax.tasks.embedding.task:Embedding",
+    "splade": "bert_jax.tasks.splade.task:Splade",
 }
 
 

@@ -129,7 +129,8 @@ def _class_of(model: LoadedModel, family: Family) -> str:
     if family is FAMILIES["bert"] and not config["model.type_vocab_size"]:
         raise UserError("transformers' BERT has token types, and config.model.type_vocab_size=0.")
     if task.EMBEDS:
-        has_class, end = _BASE in family.classes, _BASE
+        end = _MASKED_LM if task.EMBEDS == "sparse" else _BASE
+        has_class = end in family.classes
     elif not task.HEAD:
         end = "LMHeadModel" if task.READS_FORWARD else _MASKED_LM
         has_class = (task.FILLS_MASKS or task.READS_FORWARD) and end in family.classes

@@ -1,7 +1,9 @@
 """How sentence-transformers makes vectors of texts: modules.json and the files that it names.
 
-    modules.json                       the modules in order: Transformer, Pooling, Normalize
+    modules.json                       the modules in order: Transformer, Pooling, Normalize, or
+                                       MLMTransformer, SpladePooling for sparse vectors
     1_Pooling/config.json              the pooling, and whether it includes the tokens of a prompt
+    1_SpladePooling/config.json        maximum or sum, and the function of the logits
     sentence_bert_config.json          the maximum length, lower case (formats.hf_vocabulary)
     tokenizer_config.json              the maximum length, if that file has none
     config_sentence_transformers.json  prompts by name, and the name of the default one
@@ -20,11 +22,16 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import read_json_object, sibling
 
 MODULES = "modules.json"
-_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+_POOLING, _SPLADE_POOLING, _NORMALIZE = "1_Pooling", "1_SpladePooling", "2_Normalize"
 _SETTINGS, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 # Up to version 5 the pooling has a field for each mode, later one field.
 _MODE, _NEW_MODE = "pooling_mode_", "pooling_mode"
 _MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
+POOLINGS = tuple(_MODES.values())
+# The pooling of sparse vectors: the maximum of log(1 + relu(logit)) over all tokens.
+SPLADE = "splade"
+_MLM_TRANSFORMER, _SPLADE_MODULE = "MLMTransformer", "SpladePooling"
+_SPLADE_VALUES = {"pooling_strategy": "max", "activation_function": "relu"}
 # The names of the first module: now, and in the first versions.
 _TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa")
 _SETTINGS_FILES = (
@@ -36,6 +43,11 @@ ONLY: dict[str, Any] = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
+}
+# The same of a Transformer whose masked-LM head is read.
+_ONLY_SPARSE = ONLY | {
+    "transformer_task": "fill-mask",
+    "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
 }
 _FOLLOWED = ("max_seq_length", "do_lower_case")
 _IRRELEVANT = ("unpad_inputs",)
@@ -50,7 +62,8 @@ class SentenceVectors:
     """How the vector of a text is made of the last hidden states of its tokens.
 
     Attributes:
-      pooling: `mean`, `max` or `cls`; "" if the folder is not one of sentence-transformers.
+      pooling: `mean`, `max` or `cls`, or SPLADE, whose vectors are weights of words; "" if the
+        folder is not one of sentence-transformers.
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
       unknown: what is done besides, which this package does not do; "" if nothing.
@@ -102,9 +115,12 @@ class SentenceVectors:
         if not self.pooling:
             return ""
         scaled = ", scaled to length 1" if self.normalize else ""
+        made = f"{self.pooling} of the last hidden states{scaled}"
+        if self.pooling == SPLADE:
+            made = "weights of words (SPLADE), by encode --sparse"
         prompts = ", ".join(name for name, text in self.prompts.items() if text)
         prompts = f"; prompts {prompts}" if prompts else ""
-        return f"Vector of a text: {self.pooling} of the last hidden states{scaled}{prompts}."
+        return f"Vector of a text: {made}{prompts}."
 
 
 def read_sentence_vectors(folder: str) -> SentenceVectors:
@@ -117,23 +133,27 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
         first = os.path.join(folder, kinds[0][1])
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"{path} is corrupt ({error!r}): get another one.") from None
-    poolings = [os.path.join(folder, part) for kind, part in kinds if kind == "Pooling"]
+    names = [kind for kind, _ in kinds if kind != "Dropout"]  # which does nothing here
+    is_sparse = _SPLADE_MODULE in names
+    wanted = _SPLADE_MODULE if is_sparse else "Pooling"
+    poolings = [os.path.join(folder, part) for kind, part in kinds if kind == wanted]
     values = _first_object([os.path.join(part, "config.json") for part in poolings])
-    modes = _modes(values)
+    modes = _splade_modes(values) if is_sparse else _modes(values)
     pooling = _MODES.get(modes[0], modes[0]) if len(modes) == 1 else ""
-    pooling = pooling if pooling in _MODES.values() else ""
+    pooling = pooling if pooling in (*POOLINGS, SPLADE) else ""
     settings = _first_object([os.path.join(first, name) for name in _SETTINGS_FILES])
     prompts = _first_object([os.path.join(folder, _PROMPTS)])
-    names = [kind for kind, _ in kinds if kind != "Dropout"]  # which does nothing here
     unknown = next((str(m[_UNKNOWN]) for m in modules if _UNKNOWN in m), "")
-    unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts)
+    unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts, is_sparse)
     unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
+    if is_sparse and names[0] != _MLM_TRANSFORMER and "transformer_task" not in settings:
+        unknown = unknown or "pools hidden states for sparse vectors"
     length = settings.get("max_seq_length")
     if length is None:
         config = _first_object([os.path.join(first, "tokenizer_config.json")])
         length = config.get("model_max_length")
     return SentenceVectors(
-        pooling if "Pooling" in names else "",
+        pooling if wanted in names else "",
         "Normalize" in names,
         int(length) if length and length < _NO_LENGTH else 0,
         unknown,
@@ -144,7 +164,12 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
 
 
 def _unknown_modules(names: list[str]) -> str:
-    """Returns what differs from a Transformer, a Pooling and any scaling to length 1."""
+    """Returns what differs from a Transformer, a Pooling and any scaling to length 1.
+
+    Or, for sparse vectors, from a Transformer with its masked-LM head and their pooling.
+    """
+    if names[1:] == [_SPLADE_MODULE] and names[0] in (_MLM_TRANSFORMER, *_TRANSFORMERS):
+        return ""
     if other := [name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")]:
         return f"has a module {other[0]}"
     first, second, rest = names[:1], names[1:2], names[2:]
@@ -153,12 +178,16 @@ def _unknown_modules(names: list[str]) -> str:
     return f"has the modules {', '.join(names)} in this order"
 
 
-def _unknown_settings(settings: Mapping[str, Any], prompts: Mapping[str, Any]) -> str:
+def _unknown_settings(
+    settings: Mapping[str, Any], prompts: Mapping[str, Any], is_sparse: bool
+) -> str:
     """Returns the setting of the first module, or of the model, that is not followed."""
+    only = _ONLY_SPARSE if is_sparse else ONLY
     for key, value in settings.items():
-        if key not in (*_FOLLOWED, *_IRRELEVANT) and value and value != ONLY.get(key):
+        if key not in (*_FOLLOWED, *_IRRELEVANT) and value and value != only.get(key):
             return f"belongs to a folder with {key}={value!r} in {_SETTINGS}"
-    if (kind := prompts.get("model_type", "SentenceTransformer")) != "SentenceTransformer":
+    wanted = "SparseEncoder" if is_sparse else "SentenceTransformer"
+    if (kind := prompts.get("model_type", wanted)) != wanted:
         return f"belongs to a {kind}"
     return ""
 
@@ -177,6 +206,12 @@ def _modes(values: Mapping[str, Any]) -> list[str]:
         return ["mean"]  # the default
     names = (name for name in values if values[name] is True and name.startswith(_MODE))
     return [name.removeprefix(_MODE) for name in names]
+
+
+def _splade_modes(values: Mapping[str, Any]) -> list[str]:
+    """Returns [SPLADE] for its pooling, or the names of another one."""
+    found = [str(values.get(key, value)) for key, value in _SPLADE_VALUES.items()]
+    return [SPLADE] if found == list(_SPLADE_VALUES.values()) else found
 
 
 def _first_object(paths: list[str]) -> dict[str, Any]:
@@ -202,26 +237,33 @@ def write_sentence_vectors(
         write_json(os.path.join(folder, MODULES), [module], sort_keys=False)
     if not vectors.pooling or vectors.unknown:
         return
-    modules = [("Transformer", ""), ("Pooling", _POOLING)]
-    modules += [("Normalize", _NORMALIZE)] if vectors.normalize else []
-    for _, part in modules:
-        os.makedirs(os.path.join(folder, part), exist_ok=True)
-    pooling = {"word_embedding_dimension": hidden_size}
-    pooling |= {_MODE + mode: name == vectors.pooling for mode, name in _MODES.items()}
     settings = {"do_lower_case": False}  # the tokenizer does it
     settings |= {"max_seq_length": vectors.max_length} if vectors.max_length else {}
+    model = {"similarity_fn_name": "cosine"}
+    if vectors.pooling == SPLADE:
+        package, pooling = "sentence_transformers.sparse_encoder.models", _SPLADE_VALUES
+        modules = [(_MLM_TRANSFORMER, ""), (_SPLADE_MODULE, _SPLADE_POOLING)]
+        model = {"similarity_fn_name": "dot", "model_type": "SparseEncoder"}
+    else:
+        package = "sentence_transformers.models"
+        modules = [("Transformer", ""), ("Pooling", _POOLING)]
+        modules += [("Normalize", _NORMALIZE)] if vectors.normalize else []
+        pooling = {"word_embedding_dimension": hidden_size}
+        pooling |= {_MODE + mode: name == vectors.pooling for mode, name in _MODES.items()}
+        pooling["include_prompt"] = vectors.pools_prompt
+    for _, part in modules:
+        os.makedirs(os.path.join(folder, part), exist_ok=True)
     contents = {
         MODULES: [
-            {"idx": number, "name": str(number), "path": part}
-            | {"type": f"sentence_transformers.models.{kind}"}
+            {"idx": number, "name": str(number), "path": part, "type": f"{package}.{kind}"}
             for number, (kind, part) in enumerate(modules)
         ],
-        f"{_POOLING}/config.json": {**pooling, "include_prompt": vectors.pools_prompt},
+        f"{modules[1][1]}/config.json": pooling,
         _SETTINGS: settings,
         _PROMPTS: {
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt or None,
-            "similarity_fn_name": "cosine",
+            **model,
         },
     }
     for name, content in contents.items():

@@ -44,6 +44,8 @@ class Choice:
         default prompt, if it has one. For sentences.
       dimensions: number of first dimensions that are kept, before a vector is scaled; 0: all. For
         sentences of a model that was trained for it (`config.task.matryoshka`).
+      sparse: whether the vector of a sentence has a weight for each word of the vocabulary, from a
+        masked-LM head (SPLADE), float32[vocab_size]; only `long` and `prompt` go with it.
       exact: whether sentence vectors are computed in the model's dtype. Otherwise the products of a
         float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
         the models measured, the cosine of a vector and the exact one is at least 0.9999.
@@ -59,6 +61,7 @@ class Choice:
     stride: int = 0
     prompt: str = ""
     dimensions: int = 0
+    sparse: bool = False
     exact: bool = False
 
     def __post_init__(self):
@@ -80,6 +83,8 @@ class Choice:
         for name in ("prompt", "dimensions"):
             if (got := getattr(self, name)) and self.level != "sentence":
                 raise UserError(f"{name}={got} is for level=sentence, not {self.level}.")
+        if self.sparse:
+            self._check_sparse()
         if not all(map(math.isfinite, self.weights)):
             raise UserError(f"weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":
@@ -87,3 +92,13 @@ class Choice:
                 f"layers={self.layers} gives no single vector for a sentence: choose others,"
                 " or level=subword."
             )
+
+    def _check_sparse(self) -> None:
+        only = {"level": "sentence", "layers": "last", "pooling": "", "dimensions": 0}
+        for name, value in {**only, "normalize": None}.items():
+            if (got := getattr(self, name)) != value:
+                raise UserError(
+                    f"{name}={got} is for dense vectors, not sparse ones: leave it out."
+                )
+        if self.long == "windows":
+            raise UserError("long=windows is for dense vectors, not sparse ones: take truncate.")

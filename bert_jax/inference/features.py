@@ -14,16 +14,18 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
-from bert_jax.formats.sentence_transformers import read_sentence_vectors
+from bert_jax.formats.sentence_transformers import SPLADE, read_sentence_vectors
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.long_texts import truncate, windows
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.scoring import check_fills_masks
 from bert_jax.models import make_encoder
 from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
 from bert_jax.scores.retrieval import unit
+from bert_jax.tasks.splade.model import SpladeModel
 
 Features = dict[str, np.ndarray]
 _ADVICE = "shorten it, or encode it with truncate or windows"
@@ -53,13 +55,16 @@ class FeatureExtractor:
         self.model = predictor.model
         check_layers(choice, self.model.encoder)
         self.choice, self.max_length = decide(choice, self.model)
-        make = EncoderWithPooler if self.model.has_pooler else make_encoder
+        self._predictor = predictor
         config = self.model.encoder
+        if choice.sparse:
+            self._forward = self.model.compile(functools.partial(_forward_sparse, config))
+            return
+        make = EncoderWithPooler if self.model.has_pooler else make_encoder
         is_float32 = isinstance(config, TransformerConfig) and config.dtype == "float32"
         if is_float32 and choice.level == "sentence" and not choice.exact:
             if jax.default_backend() == "cpu" and processor.multiplies_bfloat16():
                 config = dataclasses.replace(config, dtype="bfloat16_products")
-        self._predictor = predictor
         # Of windows, the hidden states of the text are put together before they are pooled.
         is_pooled = choice.level == "sentence" and choice.long != "windows"
         pooling = self.choice.pooling if is_pooled else ""
@@ -182,6 +187,16 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
             f"The modules.json of {model.folder} {vectors.unknown}, which is not done here:"
             " pooling=mean, max or cls gives other vectors."
         )
+    max_length = min(longest, vectors.max_length or longest)
+    if choice.sparse:
+        if model.task.EMBEDS != "sparse":
+            check_fills_masks(model)
+        return dataclasses.replace(choice, prompt=vectors.prompt(choice.prompt)), max_length
+    if vectors.pooling == SPLADE and not choice.pooling:
+        raise UserError(
+            f"{model.folder} gives sparse vectors: encode --sparse, or encode_sparse in Python;"
+            " pooling=mean, max or cls gives other vectors."
+        )
     size = model.encoder.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
     if choice.dimensions > size:
         raise UserError(
@@ -193,7 +208,7 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
         normalize=vectors.normalize if choice.normalize is None else choice.normalize,
         prompt=vectors.prompt(choice.prompt),
     )
-    return decided, min(longest, vectors.max_length or longest)
+    return decided, max_length
 
 
 def check_layers(choice: Choice, model: EncoderConfig) -> None:
@@ -248,3 +263,11 @@ def _forward(
     if pooled is not None:
         features["pooled"] = pooled.astype(jnp.float32)
     return features
+
+
+def _forward_sparse(
+    config: EncoderConfig, params: Any, batch: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """Returns `embeddings` of packed rows, float32[batch, N, vocab_size]."""
+    outputs: Any = SpladeModel(config).apply({"params": params}, batch, deterministic=True)
+    return {"embeddings": outputs.vectors}

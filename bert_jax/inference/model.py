@@ -6,7 +6,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import flax.linen as nn
 import jax
@@ -27,9 +27,13 @@ from bert_jax.inference.long_texts import truncate as truncate_row
 from bert_jax.inference.onnx_export import export_onnx
 from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredictor
 from bert_jax.inference.scoring import Scorer, check_fills_masks
+from bert_jax.inference.sparse import stack_sparse
 from bert_jax.models import make_encoder
 from bert_jax.training.metrics import history
 from bert_jax.training.workdir import open_model
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
@@ -208,6 +212,31 @@ class Model(TrainedModel):
         vectors = [features["embeddings"] for _, features in found]
         size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
+
+    @python_spelling()
+    def encode_sparse(
+        self, texts: Texts, long: Literal["error", "truncate"] = "error", prompt: str = ""
+    ) -> "csr_array":
+        """Returns a weight of each word of the vocabulary for each text, most of which are 0.
+
+        The weight of a word is the maximum over the tokens of log(1 + relu(logit)) (SPLADE), with
+        the logits of the masked-LM head. Two texts match by the product of their vectors.
+
+        Args:
+          texts, long, prompt: see `encode`; `long` is "error" or "truncate".
+
+        Returns:
+          A scipy.sparse.csr_array, float32[texts, vocab_size]; `tokenizer.pieces` names the words.
+
+        Raises:
+          UserError: the model has no trained masked-LM head.
+
+        >>> vectors = model.encode_sparse(["A cat.", "A dog."])
+        >>> similarity = (vectors @ vectors.T).toarray()
+        """
+        _, found = self._extract(texts, level="sentence", sparse=True, long=long, prompt=prompt)
+        vectors = (features["embeddings"] for _, features in found)
+        return stack_sparse(vectors, self.encoder.vocab_size)
 
     @python_spelling()
     def hidden_states(

@@ -33,7 +33,7 @@ from bert_jax.devices import processes
 from bert_jax.files.atomic import write_bytes
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
-from bert_jax.formats.sentence_transformers import read_sentence_vectors
+from bert_jax.formats.sentence_transformers import POOLINGS, read_sentence_vectors
 from bert_jax.plans import recipe
 from bert_jax.tasks import find_task
 from bert_jax.text.tokenizers import load_tokenizer
@@ -210,10 +210,12 @@ def _settings(
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
     length = config.max_length if given_length else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
-    settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, task.EMBEDS) | length_settings
+    settings = (
+        recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS)) | length_settings
+    )
     vectors = read_sentence_vectors(local_model(config.init_from))
-    if (task.POOLS or task.EMBEDS) and (pooling := vectors.pooling):
-        settings["task.pool"] = (pooling, "modules.json of sentence-transformers")
+    if "task.pool" in config.fields() and vectors.pooling in POOLINGS:
+        settings["task.pool"] = (vectors.pooling, "modules.json of sentence-transformers")
         if task.POOLS:
             settings["task.pooler"] = (False, "sentence-transformers has none")
     return settings

@@ -1,14 +1,16 @@
 """Scores of retrieval, where each query has one correct candidate, from its rank.
 
-Candidates are ordered by the cosine of their vectors with the query's. The rank of the correct one
-is the number of candidates with at least its cosine, so that equal vectors have no advantage.
+Candidates are ordered by the similarity of their vectors with the query's. The rank of the correct
+one is the number of candidates that are at least as similar, so that equal vectors have no
+advantage.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-# Queries whose cosines with all candidates are in memory at a time.
+# Queries whose similarities with all candidates are in memory at a time.
 _QUERIES = 1024
 # Ranks of the correct candidates, int[queries] from 1 -> score.
 METRICS: dict[str, Callable[[np.ndarray], float]] = {
@@ -20,8 +22,22 @@ METRICS: dict[str, Callable[[np.ndarray], float]] = {
 }
 
 
+def cosines(queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Returns float[m, n] cosines of float[m, features] with float[n, features]."""
+    return unit(queries) @ unit(candidates).T
+
+
+def sparse_products(queries: Any, candidates: Any) -> np.ndarray:
+    """Returns float[m, n] products of sparse arrays [m, features] with [n, features]."""
+    return (queries @ candidates.T).toarray()
+
+
 def rank_pairs(
-    anchors: Sequence[str], positives: Sequence[str], first: np.ndarray, second: np.ndarray
+    anchors: Sequence[str],
+    positives: Sequence[str],
+    first: Any,
+    second: Any,
+    similarities: Callable[[Any, Any], np.ndarray] = cosines,
 ) -> np.ndarray:
     """Returns int64[pairs], the rank of each anchor's own positive among all distinct positives.
 
@@ -30,21 +46,22 @@ def rank_pairs(
 
     Args:
       anchors, positives: the two texts of each pair.
-      first, second: float[pairs, features], their vectors.
+      first, second: their vectors, [pairs, ...].
+      similarities: function of m queries and n candidates to float[m, n].
     """
     numbers = {text: number for number, text in enumerate(dict.fromkeys(positives))}
     own = np.array([numbers[text] for text in positives])
     places = np.unique(own, return_index=True)[1]
-    queries, candidates = unit(first), unit(second[places])
+    candidates = second[places]
     left_out = {text: {numbers[text]} if text in numbers else set() for text in anchors}
     for anchor, number in zip(anchors, own.tolist(), strict=True):
         left_out[anchor].add(number)
     ranks = np.empty(len(own), np.int64)
     for start in range(0, len(own), _QUERIES):
         part = slice(start, start + _QUERIES)
-        cosines = queries[part] @ candidates.T
-        correct = np.take_along_axis(cosines, own[part, None], axis=1)
-        is_before = cosines >= correct
+        found = similarities(first[part], candidates)
+        correct = np.take_along_axis(found, own[part, None], axis=1)
+        is_before = found >= correct
         for row, anchor in enumerate(anchors[part]):
             is_before[row, list(left_out[anchor])] = False
         ranks[part] = 1 + is_before.sum(axis=1)

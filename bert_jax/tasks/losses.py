@@ -85,17 +85,8 @@ def cross_entropy_of_scores(
       float32[batch, seq] losses in nats; float32[batch, seq] hits.
     """
     rows, seq, _ = scores.features.shape
-    per_part = max(1, max_logits // (rows * scores.table.shape[0]))
-    num_parts = -(-seq // per_part)
-    if num_parts == 1:
+    if (num_parts := count_parts(scores, max_logits)) == 1:
         return cross_entropy(scores.logits(), labels)
-    length = -(-seq // num_parts)
-
-    def parts_of(array: jax.Array) -> jax.Array:
-        """[batch, seq, ...] -> [parts, batch, length, ...], filled up with zeros."""
-        padding = [(0, 0), (0, num_parts * length - seq)] + [(0, 0)] * (array.ndim - 2)
-        split = jnp.pad(array, padding).reshape(rows, num_parts, length, *array.shape[2:])
-        return jnp.swapaxes(split, 0, 1)
 
     # The table is an argument: what a rematerialized function closes over would be kept.
     @jax.checkpoint
@@ -106,9 +97,25 @@ def cross_entropy_of_scores(
     def step(carry, inputs):
         return carry, part(scores.table, scores.bias, *inputs)
 
-    _, outputs = jax.lax.scan(step, None, (parts_of(scores.features), parts_of(labels)))
+    parts = tuple(split_positions(x, num_parts) for x in (scores.features, labels))
+    _, outputs = jax.lax.scan(step, None, parts)
     losses, hits = (jnp.swapaxes(x, 0, 1).reshape(rows, -1)[:, :seq] for x in outputs)
     return losses, hits
+
+
+def count_parts(scores: WordScores, max_logits: int) -> int:
+    """Returns the parts of a sequence that have at most about `max_logits` logits each."""
+    rows, seq, _ = scores.features.shape
+    return -(-seq // max(1, max_logits // (rows * scores.table.shape[0])))
+
+
+def split_positions(array: jax.Array, num_parts: int) -> jax.Array:
+    """[batch, seq, ...] -> [parts, batch, length, ...], filled up with zeros."""
+    rows, seq = array.shape[:2]
+    length = -(-seq // num_parts)
+    padding = [(0, 0), (0, num_parts * length - seq)] + [(0, 0)] * (array.ndim - 2)
+    split = jnp.pad(array, padding).reshape(rows, num_parts, length, *array.shape[2:])
+    return jnp.swapaxes(split, 0, 1)
 
 
 def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:

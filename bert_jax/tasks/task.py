@@ -67,8 +67,9 @@ class Task(TaskConfig):
     READS_FORWARD: ClassVar[bool] = False
     # Whether the rows are those of streams: row b of a batch continues row b of the one before.
     READS_STREAMS: ClassVar[bool] = False
-    # Whether the model is trained to give vectors of texts.
-    EMBEDS: ClassVar[bool] = False
+    # What the model is trained to give for a text: a `dense` vector, or a `sparse` one, the weights
+    # of the words of the vocabulary; "": none.
+    EMBEDS: ClassVar[str] = ""
     # Whether a phase of another task's run can train it; see `as_phase`.
     CAN_BE_PHASE: ClassVar[bool] = False
     # The class of the examples that are predicted; None: requests cannot ask for them.

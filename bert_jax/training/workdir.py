@@ -16,11 +16,7 @@ from bert_jax.files.atomic import read_json, write_bytes, write_json
 from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of
 from bert_jax.formats.hub import local_model
-from bert_jax.formats.sentence_transformers import (
-    SentenceVectors,
-    read_sentence_vectors,
-    write_sentence_vectors,
-)
+from bert_jax.formats.sentence_transformers import read_sentence_vectors, write_sentence_vectors
 from bert_jax.models import reads_new_words
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer, read_vocabulary
@@ -135,9 +131,8 @@ def save_to_workdir(run: Run) -> None:
     if run.task.labels is not None:
         write_labels(run.workdir, run.task.labels)
     if run.config.task.EMBEDS:
-        # Losses read cosines, so that only the directions of vectors are trained.
-        vectors = SentenceVectors(run.config["task.pool"], True, run.config["max_length"])
-        write_sentence_vectors(vectors, run.workdir, run.model.hidden_size)
+        task: Any = run.task
+        write_sentence_vectors(task.sentence_vectors, run.workdir, run.model.hidden_size)
 
 
 def load_workdir_tokenizer(workdir: str, config: RunConfig) -> Tokenizer:

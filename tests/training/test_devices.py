@@ -58,6 +58,7 @@ LABELLED = {
         "embedding",
         {"task.text_a": "sentence1", "task.text_b": "sentence2", "task.label": ""},
     ),
+    "splade": ("splade", {"task.text_a": "sentence1", "task.text_b": "sentence2"}),
 }
 # Rows of several examples, losses that relate examples, and phases stand for the others.
 DEFAULT = ("packed", "embedding", "pretraining")

@@ -46,7 +46,9 @@ _CONTEXTS = (
 # Rows that are read to find out whether a table has a header.
 _MAX_ROWS = 1000
 
-TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", "embedding")
+# Tasks on pairs of texts that belong together.
+_PAIRS = ("embedding", "splade")
+TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", *_PAIRS)
 
 
 def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
@@ -115,8 +117,8 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
             " label, in columns separated by commas, semicolons, tabs or | (.csv) or by tabs."
         )
     pair = table.pair(_POSITIVES)
-    if task == "embedding" or (pair and not task and "task.text_a" not in given):
-        return _of_embeddings(table, pair)
+    if task in _PAIRS or (pair and not task and "task.text_a" not in given):
+        return _of_embeddings(table, pair, task or "embedding")
     return _of_texts(table, task, has_header)
 
 
@@ -181,7 +183,7 @@ def _of_choices(table: Table) -> Detection | None:
     return Detection("multiple_choice", shown, fields)
 
 
-def _of_embeddings(table: Table, pair: tuple[Any, Any] | None) -> Detection:
+def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Detection:
     """Returns the detection of pairs of texts to embed; `pair` are their columns, if known."""
     if pair is None or "task.text_a" in table.given:
         pair = find_texts(table)
@@ -194,7 +196,8 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None) -> Detection:
     fields: dict[str, Any] = {"task.text_a": names[0], "task.text_b": names[1]}
     fields |= table.id_fields()
     label = table.named("label", _SCORES)
-    if label and _are_numbers(table.columns.get(parse_column(str(label)), [""])):
+    is_scored = label and _are_numbers(table.columns.get(parse_column(str(label)), [""]))
+    if is_scored and task == "embedding":
         fields |= {"task.label": str(label), "task.loss": "cosent"}
         fields["metrics"] = ("spearman", "pearson")
         what = f"pairs of texts ({names[0]}, {names[1]}) and their scores ({label})"
@@ -202,7 +205,7 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None) -> Detection:
     if negative := known(_NEGATIVES, table.columns):
         fields["task.negative"] = str(negative)
         names.append(str(negative))
-    return Detection("embedding", f"texts to embed ({', '.join(names)})", fields)
+    return Detection(task, f"texts to embed ({', '.join(names)})", fields)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -47,10 +47,32 @@ def embedding_loss(
         squares = (cosines - batch["scores"]) ** 2
         return {f"{name}_loss": Sum((squares * weights).sum(), weights.sum())}
 
-    # The candidates are the positives of all rows, then their negatives.
+    return in_batch_loss(name, kind, dot_products(vectors) / temperature, batch)
+
+
+def dot_products(vectors: jax.Array) -> jax.Array:
+    """Returns the products of anchors with all candidates, float32[batch, candidates].
+
+    The candidates are the positives of all rows, then their negatives.
+
+    Args:
+      vectors: float32[batch, texts, features], see `embedding_loss`.
+    """
     candidates = jnp.swapaxes(vectors[:, 1:], 0, 1).reshape(-1, vectors.shape[-1])
-    products = jnp.matmul(vectors[:, 0], candidates.T, precision=jax.lax.Precision.HIGHEST)
-    logits, related = products / temperature, _related(batch["text_ids"])
+    return jnp.matmul(vectors[:, 0], candidates.T, precision=jax.lax.Precision.HIGHEST)
+
+
+def in_batch_loss(name: str, kind: str, logits: jax.Array, batch: Batch) -> Sums:
+    """Returns `NAME_loss` and `NAME_accuracy` of in-batch negatives.
+
+    Args:
+      name: name of the results.
+      kind: `in_batch` or `in_batch_symmetric`.
+      logits: float32[batch, candidates], of each anchor with the positives of all rows, then with
+        their negatives.
+      batch: see `embedding_loss`.
+    """
+    related = _related(batch["text_ids"])
     losses, hits = _contrast(logits, related, batch["weights"])
     if kind == "in_batch_symmetric":
         rows = len(logits)

@@ -21,6 +21,7 @@ from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import GroupedRows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.files.errors import UserError
+from bert_jax.formats.sentence_transformers import SentenceVectors
 from bert_jax.models.reading import PooledHeadConfig
 from bert_jax.models.task_heads import EmbeddingModel, EmbeddingOutputs
 from bert_jax.scores import correlation, retrieval
@@ -79,7 +80,7 @@ class Embedding(Labelled):
     # representations, arXiv 2205.13147); (): none.
     matryoshka: tuple[int, ...] = setting((), check=_check_sizes)
 
-    EMBEDS = True
+    EMBEDS = "dense"
 
     @classmethod
     def default_config(cls, kind: str = "pairs") -> FinetuningConfig:
@@ -198,12 +199,20 @@ class Embedding(Labelled):
 
     def collect(self, examples, rows, answers):
         """`similarity`, the cosine of the two texts."""
-        first, second = (retrieval.unit(_vectors(answers, text)) for text in (0, 1))
+        first, second = (retrieval.unit(self.vectors_of(answers, text)) for text in (0, 1))
         cosines = (first * second).sum(-1).tolist()
         return [
             {"id": example.id, "similarity": cosine}
             for example, cosine in zip(examples, cosines, strict=True)
         ]
+
+    @property
+    def sentence_vectors(self) -> SentenceVectors:
+        """How a trained model makes the vector of a text.
+
+        Losses read cosines, so that only the directions of vectors are trained.
+        """
+        return SentenceVectors(self.pool, True, self.max_sequence_length)
 
     def evaluate(self, rows, answers, means):
         """The scores, those of each prefix, named metric_dim_SIZE, then the loss.
@@ -216,10 +225,7 @@ class Embedding(Labelled):
             part = [{"vectors": answer["vectors"][:, :size]} for answer in answers]
             predictions = self.collect(rows.examples, rows.rows, part)
             if not self.has_scores:
-                anchors = [example.text_a for example in rows.examples]
-                positives = [example.text_b for example in rows.examples]
-                vectors = _vectors(part, 0), _vectors(part, 1)
-                ranks = retrieval.rank_pairs(anchors, positives, *vectors)
+                ranks = self.ranks(rows.examples, part)
                 for prediction, rank in zip(predictions, ranks.tolist(), strict=True):
                     prediction["rank"] = rank
             suffix = f"_dim_{size}" if size else ""
@@ -229,6 +235,19 @@ class Embedding(Labelled):
         values["loss"] = means["loss"]
         prefix = "" if rows.name == "eval" else f"{rows.name}_"
         return {prefix + name: value for name, value in values.items()}, kept
+
+    def ranks(self, examples: Sequence[Any], answers: Sequence[Any]) -> np.ndarray:
+        """Returns int64[examples], see `retrieval.rank_pairs`."""
+        anchors = [example.text_a for example in examples]
+        positives = [example.text_b for example in examples]
+        first, second = (self.vectors_of(answers, text) for text in (0, 1))
+        return retrieval.rank_pairs(anchors, positives, first, second, self.similarities)
+
+    similarities = staticmethod(retrieval.cosines)
+
+    def vectors_of(self, answers: Sequence[Any], text: int) -> Any:
+        """Returns float32[examples, features], the vectors of one of the texts of each example."""
+        return np.stack([answer["vectors"][text] for answer in answers])
 
     def score(self, examples, predictions):
         if not self.has_scores:
@@ -240,11 +259,6 @@ class Embedding(Labelled):
 
     def baseline(self, examples):
         return 0.0 if self.has_scores else None  # of a constant; ranks of one are undefined
-
-
-def _vectors(answers: Sequence[Any], text: int) -> np.ndarray:
-    """Returns float32[examples, features], the vectors of one of the texts of each example."""
-    return np.stack([answer["vectors"][text] for answer in answers])
 
 
 def _check_cosine(example: TextExample) -> None:

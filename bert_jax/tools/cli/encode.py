@@ -4,12 +4,16 @@
     bert_jax encode --model=MODEL "A cat." "A dog."
     bert_jax encode articles.txt --model=MODEL --output=vectors.npz --windows
     bert_jax encode texts.txt --model=MODEL --output=words.jsonl --level=word
+    bert_jax encode texts.txt --model=MODEL --output=words.jsonl --sparse
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
 has a text on each line, or a JSON object with `text_a` and, for a pair, `text_b`; of a table (CSV,
 TSV, JSON lines, Parquet) the column of texts is read, or --column. The ending of
 --output determines the format: .npz, .safetensors, or .jsonl and .parquet with the same arrays for
 each text, in the order of the input; - prints JSON lines. docs/encode.md lists the arrays.
+
+--sparse computes weights of words (SPLADE): JSON lines {"token": weight}, the largest first, or a
+.npz that scipy.sparse.load_npz reads.
 
 A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
 reads it in overlapping windows, from which each token is taken once.
@@ -24,10 +28,12 @@ import sys
 
 import numpy as np
 
+from bert_jax.data.labelled.texts import TextRow
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
+from bert_jax.inference.sparse import named_weights
 from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
-from bert_jax.tools.outputs.files import ARRAYS, as_lists, check_output
+from bert_jax.tools.outputs.files import ARRAYS, SPARSE, as_lists, check_output
 from bert_jax.tools.outputs.inputs import find_inputs
 
 # Numbers of a vector that are printed.
@@ -49,6 +55,7 @@ FLAGS = (
     Flag("normalize", None, "Scale each vector to length 1 (default: as the model says)."),
     Flag("prompt", "", "Text before each text, or the name of a prompt of the model."),
     Flag("dimensions", 0, "Sentence: first dimensions to keep; 0: all.", minimum=0),
+    Flag("sparse", False, "Weights of words, of a masked-LM head (SPLADE): .jsonl or .npz."),
     Flag("truncate", False, "Cut off the end of texts that are too long."),
     Flag("windows", False, "Read texts that are too long in overlapping windows."),
     Flag("stride", 0, "Tokens between the starts of windows; 0: half of a window.", minimum=0),
@@ -61,7 +68,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     choice = _choice(flags)
     inputs = find_inputs(flags.text, flags.column)
-    is_file = bool(check_output(flags.output, ARRAYS, inputs.paths))
+    is_file = bool(check_output(flags.output, SPARSE if flags.sparse else ARRAYS, inputs.paths))
     inputs.print_notes()
     if not flags.output and flags.level != "sentence":
         raise UserError(f"--output is missing: the file for the vectors of each {flags.level}.")
@@ -71,15 +78,19 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.inference.predictor import Predictor
     from bert_jax.tools.listeners.terminal import Terminal
     from bert_jax.tools.outputs.features import extract
+    from bert_jax.tools.outputs.sparse import extract_sparse
 
     extractor = FeatureExtractor(Predictor(model, flags.batch_tokens), choice)
     if is_file:
-        extract(extractor, inputs, flags.output, Terminal())
+        (extract_sparse if flags.sparse else extract)(extractor, inputs, flags.output, Terminal())
         return
     texts = tokens = 0
     for row, found in extractor.run(map(extractor.row, inputs.texts())):
         texts, tokens = texts + (row.cut > 0), tokens + row.cut
-        if flags.output:
+        if flags.sparse:
+            weights = named_weights(found["embeddings"], model.tokenizer.pieces)
+            print(json.dumps(weights, ensure_ascii=False) if flags.output else _shown(weights, row))
+        elif flags.output:
             named = extractor.names(row, found) | found
             print(json.dumps(as_lists(named), ensure_ascii=False))
         else:
@@ -89,6 +100,11 @@ def run(flags: argparse.Namespace) -> None:
             print(f"{start} ...   ({about})   {row.text}")
     if texts:
         print(f"truncated  {texts:,} texts: {tokens:,} tokens are cut off", file=sys.stderr)
+
+
+def _shown(weights: dict[str, float], row: TextRow) -> str:
+    words = " ".join(f"{word} {weight:.2f}" for word, weight in list(weights.items())[:_SHOWN])
+    return f"{words} ...   ({len(weights):,} words)   {row.text}"
 
 
 def _choice(flags: argparse.Namespace) -> Choice:
@@ -109,6 +125,7 @@ def _choice(flags: argparse.Namespace) -> Choice:
         stride=flags.stride,
         prompt=flags.prompt,
         dimensions=flags.dimensions,
+        sparse=flags.sparse,
         exact="dtype" in flags.overrides,
     )
 

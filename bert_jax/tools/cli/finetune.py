@@ -61,6 +61,7 @@ def run(flags: argparse.Namespace) -> None:
             if finding.level != "ok":
                 print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
         train_and_report(plan.config, workdir, flags.trackers)
-    command = "encode" if plan.config.task.EMBEDS else "predict"
-    print(f"use it     bert_jax {command} FILE --model={workdir}")
+    command = "encode FILE" if (vectors := plan.config.task.EMBEDS) else "predict FILE"
+    command += " --sparse" if vectors == "sparse" else ""
+    print(f"use it     bert_jax {command} --model={workdir}")
     print(f"           bert_jax serve --model={workdir}")

@@ -20,8 +20,10 @@ import numpy as np
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 
-# Endings of files of arrays, of objects, and of predictions; "": a file without any has JSON lines.
+# Endings of files of arrays, of sparse vectors, of objects, and of predictions; "": a file without
+# any has JSON lines.
 ARRAYS = (".npz", ".safetensors", ".jsonl", ".parquet")
+SPARSE = (".npz", ".jsonl")
 OBJECTS = (".jsonl", ".parquet", "")
 PREDICTIONS = (".jsonl", ".parquet", ".csv", ".tsv", ".json", ".conll", "")
 # Rows of Parquet that are converted at a time.

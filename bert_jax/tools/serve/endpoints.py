@@ -10,12 +10,14 @@ import numpy as np
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
+from bert_jax.formats.sentence_transformers import SPLADE, read_sentence_vectors
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
 from bert_jax.inference.generation import Generator, Prompt, Sampling
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, TaskPredictor
+from bert_jax.inference.sparse import named_weights
 from bert_jax.scores.retrieval import unit
 from bert_jax.tools.pages.attention import Origin, attention_page, check_size
 from bert_jax.tools.serve import forms
@@ -162,8 +164,13 @@ def generate(model: TrainedModel) -> Endpoint:
 
 
 def vectors(predictor: Predictor) -> list[Endpoint]:
-    """Vectors of texts, as `encode`, and their similarities."""
-    extractor = FeatureExtractor(predictor, Choice(level="sentence"))
+    """Vectors of texts, as `encode`, and their similarities; weights by word if they are sparse."""
+    model = predictor.model
+    is_sparse = read_sentence_vectors(model.folder).pooling == SPLADE
+    extractor = FeatureExtractor(predictor, Choice(level="sentence", sparse=is_sparse))
+
+    def shown(vector: np.ndarray) -> Any:
+        return named_weights(vector, model.tokenizer.pieces) if is_sparse else vector.tolist()
 
     def run(rows: Sequence[TextRow]) -> list[np.ndarray]:
         return [features["embeddings"] for _, features in extractor.run(rows)]
@@ -184,10 +191,12 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
         ),
         Endpoint(
             "encode",
-            "A vector of each text or pair, pooled from its last hidden states.",
+            "A weight of each word for each text or pair."
+            if is_sparse
+            else "A vector of each text or pair, pooled from its last hidden states.",
             forms.text_form(is_pair=True),
             computation,
-            lambda results: {"vectors": [vector.tolist() for vector in results]},
+            lambda results: {"vectors": list(map(shown, results))},
         ),
     ]
 

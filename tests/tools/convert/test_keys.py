@@ -71,9 +71,12 @@ def test_every_key_of_sentence_transformers_is_in_the_table():
     pytest.importorskip("sentence_transformers")
     from sentence_transformers.base.modules.transformer import Transformer
     from sentence_transformers.sentence_transformer.modules.pooling import Pooling
+    from sentence_transformers.sparse_encoder.modules import SpladePooling
 
     assert not set(Transformer.config_keys) - states("sentence_bert_config.json").keys()
     assert not {*Pooling.config_keys, *Pooling.config_key_renames} - states("1_Pooling").keys()
+    sparse = {*SpladePooling.config_keys, *SpladePooling.config_key_renames}
+    assert not sparse - states("1_SpladePooling").keys()
     assert ONLY.keys() < states("sentence_bert_config.json").keys()
 
 

@@ -1,0 +1,39 @@
+"""Sparse vectors of texts: weights of words, as dicts and as matrices."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+
+def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]:
+    """Returns token -> weight of the weights above 0, the largest first.
+
+    Args:
+      vector: float32[vocab_size].
+      pieces: tokens by id; a model may have more rows than tokens, which are named by their id.
+    """
+    (ids,) = np.nonzero(vector)
+    ids = ids[np.argsort(-vector[ids], kind="stable")]
+    return {
+        pieces[i] if i < len(pieces) else f"[{i}]": weight
+        for i, weight in zip(ids.tolist(), vector[ids].tolist(), strict=True)
+    }
+
+
+def stack_sparse(vectors: Iterable[np.ndarray], vocab_size: int) -> "csr_array":
+    """Returns float32[texts, vocab_size] of vectors, read one by one."""
+    from scipy import sparse  # whose import adds a filter of warnings
+
+    rows: list[np.ndarray] = []
+    data: list[np.ndarray] = []
+    for vector in vectors:
+        rows.append(np.flatnonzero(vector))
+        data.append(vector[rows[-1]])
+    starts = np.cumsum([0, *map(len, rows)])
+    indices = np.concatenate(rows) if rows else np.empty(0, np.int64)
+    values = np.concatenate(data) if data else np.empty(0, np.float32)
+    return sparse.csr_array((values, indices, starts), shape=(len(rows), vocab_size))
