@@ -146,7 +146,7 @@ class _FineTuned(_ReadsTexts):
 
     def __getstate__(self) -> dict[str, Any]:
         """Replaces models by their folders, and a temporary folder by the content of its files."""
-        state = dict(super().__getstate__())
+        state = vars(self).copy()
         if isinstance(self.model, Model):
             state["model"] = self.model.folder
         if "model_" in state and self._is_temporary:
@@ -210,8 +210,8 @@ class BertClassifier(ClassifierMixin, _FineTuned):
         """
         if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
             raise UserError(
-                f"y is {kind}: give one label for each text. BertRegressor fits numbers,"
-                " bert_jax.finetune(..., task='multi_label') several labels."
+                f"Unknown label type of y, {kind}: give one label for each text. BertRegressor fits"
+                " numbers, bert_jax.finetune(..., task='multi_label') several labels."
             )
         self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         names = self._names()
@@ -220,21 +220,22 @@ class BertClassifier(ClassifierMixin, _FineTuned):
                 f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
                 " others."
             )
+        if len(names) == 1:
+            raise UserError(f"y has one class, {names[0]!r}: a classifier needs two.")
         self._finetune(X, [names[number] for number in numbers], "classification")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns a label for each text, [texts], of the dtype of `classes_`."""
+        predictions = self._predict(X)
         numbers = {name: number for number, name in enumerate(self._names())}
-        found = [numbers[prediction["label"]] for prediction in self._predict(X)]
-        return self.classes_[np.array(found, int)]
+        return self.classes_[np.array([numbers[found["label"]] for found in predictions], int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Returns the probability of each class, float64[texts, classes]."""
-        names = self._names()
-        found = (prediction["probabilities"] for prediction in self._predict(X))
-        rows = [[probabilities[name] for name in names] for probabilities in found]
-        return np.array(rows).reshape(-1, len(names))
+        predictions, names = self._predict(X), self._names()
+        rows = [[found["probabilities"][name] for name in names] for found in predictions]
+        return np.array(rows, np.float64).reshape(-1, len(names))
 
     def _names(self) -> list[str]:
         """Returns the names of the classes in the fine-tuned model, which strips labels."""
@@ -257,8 +258,9 @@ class BertRegressor(RegressorMixin, _FineTuned):
         Raises:
           UserError: all numbers are equal, or as `bert_jax.finetune`.
         """
-        numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        self._finetune(X, column_or_1d(numbers, warn=True).tolist(), "regression")
+        y = column_or_1d(y, warn=True)
+        numbers = check_array(y, ensure_2d=False, dtype="float64", input_name="y")
+        self._finetune(X, numbers.tolist(), "regression")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -317,6 +319,11 @@ class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsText
     @property
     def _n_features_out(self) -> int:
         return self.dimensions or self.model_.encoder.hidden_size
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # vectors are float32, whatever X is
+        return tags
 
 
 def _texts(X: Any) -> list[Any]:
