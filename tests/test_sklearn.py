@@ -174,7 +174,7 @@ def test_a_pipeline_classifies_vectors(model):
     ("use", "message"),
     [
         (lambda c: c.fit([*"abc", 0.5], [0, 1, 0, 1]), "^X\\[3\\] is 0.5: give a text, or a pair"),
-        (lambda c: c.fit("a text", [0]), "^X is 'a text': give texts"),
+        (lambda c: c.fit("a text", [0, 1]), "^X is 'a text': give texts"),
         (
             lambda c: c.fit(np.eye(3).astype(str), [0, 1, 0]),
             "^X\\[0\\] is \\['1.0', .*: give a text",

@@ -89,7 +89,7 @@ class Embedder(OfNumbers, ours.BertEmbedder):
         return super().transform(self._written(X, reset=False))
 
 
-@pytest.mark.filterwarnings("default")  # checks warn about their own data
+@pytest.mark.filterwarnings("ignore")  # checks warn about their own data
 @pytest.mark.parametrize("kind", [Classifier, Regressor, Embedder])
 def test_estimators_pass_the_checks_of_scikit_learn(kind, monkeypatch):
     monkeypatch.setattr(ours, "finetune", finetune)
