@@ -9,13 +9,14 @@ DataFrame or array with one or two columns of texts. Sample weights are not supp
 no `sample_weight`.
 """
 
+import contextlib
 import os
 import pathlib
 import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -93,22 +94,13 @@ class _FineTuned(_ReadsTexts):
     def _finetune(self, X: Any, labels: list[Any], task: str) -> None:
         texts = _texts(X)
         check_consistent_length(texts, labels)
-        values = self._values()
-        self._is_temporary = not self.workdir
-        if self._is_temporary:
-            workdir = tempfile.mkdtemp(prefix="bert_jax-")
-        else:
-            workdir = os.path.join(self.workdir, f"fit-{uuid.uuid4().hex}")
-        examples = texts, labels
+        examples, values = (texts, labels), self._values()
         evaluate = None if self.hold_out else examples
         listener = None if self.verbose else Listener()
-        try:
-            model = finetune(self.model, examples, evaluate, task, workdir, listener, **values)
-        except BaseException:
-            if self._is_temporary:
-                shutil.rmtree(workdir, ignore_errors=True)
-            raise
-        self._keep(model, workdir)
+        workdir = os.path.join(self.workdir, f"fit-{uuid.uuid4().hex}") if self.workdir else ""
+        with contextlib.nullcontext(workdir) if workdir else _temporary_folder() as folder:
+            model = finetune(self.model, examples, evaluate, task, folder, listener, **values)
+        self._keep(model, is_temporary=not workdir)
 
     def _values(self) -> dict[str, Any]:
         """Returns the fields of the configuration that the parameters give, by dotted name."""
@@ -134,11 +126,11 @@ class _FineTuned(_ReadsTexts):
             )
         return {"eval.every": "0"} | named | fields
 
-    def _keep(self, model: Model, workdir: str) -> None:
-        """Sets the fitted model; if its folder is temporary, it is removed with the model."""
-        self.model_ = model
-        if self._is_temporary:
-            weakref.finalize(model, shutil.rmtree, workdir, ignore_errors=True)
+    def _keep(self, model: Model, is_temporary: bool) -> None:
+        """Sets the fitted model; a temporary folder is removed with it."""
+        self.model_, self._is_temporary = model, is_temporary
+        if is_temporary:
+            weakref.finalize(model, shutil.rmtree, model.folder, ignore_errors=True)
 
     def _predict(self, X: Any) -> list[dict[str, Any]]:
         check_is_fitted(self)
@@ -146,7 +138,7 @@ class _FineTuned(_ReadsTexts):
 
     def __getstate__(self) -> dict[str, Any]:
         """Replaces models by their folders, and a temporary folder by the content of its files."""
-        state = dict(super().__getstate__())
+        state = vars(self).copy()
         if isinstance(self.model, Model):
             state["model"] = self.model.folder
         if "model_" in state and self._is_temporary:
@@ -158,13 +150,15 @@ class _FineTuned(_ReadsTexts):
     def __setstate__(self, state: dict[str, Any]) -> None:
         files = state.pop("_files", {})
         super().__setstate__(state)
-        if files:
-            folder = tempfile.mkdtemp(prefix="bert_jax-")
+        if not files:
+            return
+        with _temporary_folder() as folder:
             for name, content in files.items():
                 path = pathlib.Path(folder, name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
-            self._keep(load(folder), folder)
+            model = load(folder)
+        self._keep(model, is_temporary=True)
 
 
 class BertClassifier(ClassifierMixin, _FineTuned):
@@ -210,35 +204,33 @@ class BertClassifier(ClassifierMixin, _FineTuned):
         """
         if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
             raise UserError(
-                f"y is {kind}: give one label for each text. BertRegressor fits numbers,"
-                " bert_jax.finetune(..., task='multi_label') several labels."
+                f"Unknown label type of y, {kind}: give one label for each text. BertRegressor fits"
+                " numbers, bert_jax.finetune(..., task='multi_label') several labels."
             )
-        self.classes_, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
-        names = self._names()
+        classes, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
+        names = _names(classes)
         if len({*names} - {""}) < len(names):
             raise UserError(
                 f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
                 " others."
             )
+        if len(names) == 1:
+            raise UserError(f"y has one class, {names[0]!r}: a classifier needs two.")
         self._finetune(X, [names[number] for number in numbers], "classification")
+        self.classes_ = classes
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Returns a label for each text, [texts], of the dtype of `classes_`."""
-        numbers = {name: number for number, name in enumerate(self._names())}
-        found = [numbers[prediction["label"]] for prediction in self._predict(X)]
-        return self.classes_[np.array(found, int)]
+        predictions = self._predict(X)
+        numbers = {name: number for number, name in enumerate(_names(self.classes_))}
+        return self.classes_[np.array([numbers[found["label"]] for found in predictions], int)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Returns the probability of each class, float64[texts, classes]."""
-        names = self._names()
-        found = (prediction["probabilities"] for prediction in self._predict(X))
-        rows = [[probabilities[name] for name in names] for probabilities in found]
-        return np.array(rows).reshape(-1, len(names))
-
-    def _names(self) -> list[str]:
-        """Returns the names of the classes in the fine-tuned model, which strips labels."""
-        return [str(label).strip() for label in self.classes_.tolist()]
+        predictions, names = self._predict(X), _names(self.classes_)
+        rows = [[found["probabilities"][name] for name in names] for found in predictions]
+        return np.array(rows, np.float64).reshape(-1, len(names))
 
 
 class BertRegressor(RegressorMixin, _FineTuned):
@@ -257,8 +249,9 @@ class BertRegressor(RegressorMixin, _FineTuned):
         Raises:
           UserError: all numbers are equal, or as `bert_jax.finetune`.
         """
-        numbers = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y")
-        self._finetune(X, column_or_1d(numbers, warn=True).tolist(), "regression")
+        y = column_or_1d(y, warn=True)
+        numbers = check_array(y, ensure_2d=False, dtype="float64", input_name="y")
+        self._finetune(X, numbers.tolist(), "regression")
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -317,6 +310,27 @@ class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsText
     @property
     def _n_features_out(self) -> int:
         return self.dimensions or self.model_.encoder.hidden_size
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # vectors are float32, whatever X is
+        return tags
+
+
+@contextlib.contextmanager
+def _temporary_folder() -> Iterator[str]:
+    """Makes a folder, and removes it if the block fails."""
+    folder = tempfile.mkdtemp(prefix="bert_jax-")
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+def _names(classes: np.ndarray) -> list[str]:
+    """Returns the labels of classes in the fine-tuned model, which strips them."""
+    return [str(label).strip() for label in classes.tolist()]
 
 
 def _texts(X: Any) -> list[Any]:

@@ -80,6 +80,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     from bert_jax import api
     from tests import tiny
 
+    pytest.importorskip("sklearn", reason="needs the extra sklearn")
     rng, words = random.Random(0), "moon river stone tree cloud leaf good bad".split()
     lines = [" ".join(rng.choices(words, k=5)) + " ." for _ in range(600)]
     documents = ["\n".join(lines[n : n + 6]) for n in range(0, 600, 6)]
@@ -122,6 +123,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     for adapted in ("fitted", "frozen", "adapted_params"):
         assert names["loss_of"](names[adapted]) < names["loss_of"](names["params"]), adapted
     assert names["model"].history["z_loss"].shape == (2,)
+    assert names["classifier"].classes_.tolist() == ["bad", "good"]
 
 
 if __name__ == "__main__":
