@@ -18,10 +18,8 @@ def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]
     """
     (ids,) = np.nonzero(vector)
     ids = ids[np.argsort(-vector[ids], kind="stable")]
-    return {
-        pieces[i] if i < len(pieces) else f"[{i}]": weight
-        for i, weight in zip(ids.tolist(), vector[ids].tolist(), strict=True)
-    }
+    names = [pieces[i] if i < len(pieces) else f"[{i}]" for i in ids.tolist()]
+    return dict(zip(names, vector[ids].tolist(), strict=True))
 
 
 def stack_sparse(vectors: Iterable[np.ndarray], vocab_size: int) -> "csr_array":

@@ -8,10 +8,13 @@ deterministic, and take seconds.
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import optimize, sparse
-from scipy.special import expit, logsumexp
+
+# scipy is imported in functions, since its import adds a filter of warnings.
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # Training examples that are used; with more, every second, third, ... one.
 MAX_EXAMPLES = 20_000
@@ -26,7 +29,7 @@ _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff\u
 
 def tf_idf(
     train: Sequence[Sequence[str]], test: Sequence[Sequence[str]]
-) -> tuple[sparse.csr_matrix, sparse.csr_matrix]:
+) -> "tuple[sparse.csr_matrix, sparse.csr_matrix]":
     """Returns the TF-IDF of words and pairs of words, rows of length 1.
 
     Terms of a second text count apart from those of the first, and terms of both once more.
@@ -64,7 +67,9 @@ def _terms_of_text(text: str) -> Iterator[str]:
 
 def _matrix(
     counts: Iterable[Counter[str]], numbers: dict[str, int], weights: np.ndarray
-) -> sparse.csr_matrix:
+) -> "sparse.csr_matrix":
+    from scipy import sparse
+
     values, columns, ends = [], [], [0]
     for row in counts:
         known = {numbers[term]: count for term, count in row.items() if term in numbers}
@@ -75,9 +80,7 @@ def _matrix(
     return sparse.csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(numbers)))
 
 
-def classify(
-    x: sparse.csr_matrix, gold: np.ndarray, test: sparse.csr_matrix, is_exclusive: bool
-) -> np.ndarray:
+def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndarray:
     """Returns the logits of test examples by logistic regression, float64[test, classes].
 
     Args:
@@ -86,6 +89,9 @@ def classify(
       test: float64[test, terms].
       is_exclusive: whether an example has one class; otherwise each class is decided by itself.
     """
+    from scipy import optimize
+    from scipy.special import expit, logsumexp
+
     classes = gold.shape[1]
     terms = max(1, _MAX_WEIGHTS // classes)  # the most frequent ones are first
     x, test = x[:, :terms], test[:, :terms]
@@ -97,7 +103,7 @@ def classify(
         weights = flat.reshape(shape)
         logits = x @ weights[:-1] + weights[-1]
         if is_exclusive:
-            log_z = logsumexp(logits, axis=1, keepdims=True)
+            log_z: Any = logsumexp(logits, axis=1, keepdims=True)
             value = log_z.sum() - logits[gold].sum()
             errors = np.exp(logits - log_z) - gold
         else:
@@ -113,8 +119,10 @@ def classify(
     return test @ weights[:-1] + weights[-1]
 
 
-def regress(x: sparse.csr_matrix, values: np.ndarray, test: sparse.csr_matrix) -> np.ndarray:
+def regress(x: Any, values: np.ndarray, test: Any) -> np.ndarray:
     """Returns the values of test examples by ridge regression, float64[test]."""
+    from scipy import sparse
+
     mean, center = values.mean(), np.asarray(x.mean(0)).ravel()
     centered = sparse.linalg.LinearOperator(
         x.shape,
