@@ -18,7 +18,7 @@ def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]
     """
     (ids,) = np.nonzero(vector)
     ids = ids[np.argsort(-vector[ids], kind="stable")]
-    names: list[str] = [pieces[i] if i < len(pieces) else f"[{i}]" for i in ids.tolist()]
+    names: list[str] = [pieces[i] if i < len(pieces) else f"[{i}]" for i in map(int, ids)]
     return dict(zip(names, vector[ids].tolist(), strict=True))
 
 
