@@ -4,7 +4,6 @@ import gc
 import importlib
 import json
 import os
-import pathlib
 import pickle
 import random
 import subprocess
@@ -14,6 +13,7 @@ import tempfile
 import numpy as np
 import pandas
 import pytest
+from safetensors.numpy import save_file
 
 import bert_jax
 from bert_jax.files.errors import UserError
@@ -42,26 +42,31 @@ IS_GOOD = np.array([text.endswith("good") for text in TEXTS])
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> bert_jax.Model:
-    """A model of one layer, after one step."""
-    folder = tmp_path_factory.mktemp("model")
-    vocabulary = [*tiny.SPECIAL, *WORDS, "."]
+    """A model of one layer with random weights, in the form of Hugging Face."""
+    folder, rng = tmp_path_factory.mktemp("model"), np.random.default_rng(0)
+    vocabulary, size, inner, rows = [*tiny.SPECIAL, *WORDS, "."], 16, 32, 32
+    layer, attention = "encoder.layer.0", "encoder.layer.0.attention"
+    dense = {f"{attention}.self.{name}": (size, size) for name in ("query", "key", "value")}
+    dense |= {
+        f"{attention}.output.dense": (size, size),
+        f"{layer}.intermediate.dense": (inner, size),
+    }
+    dense |= {f"{layer}.output.dense": (size, inner), "pooler.dense": (size, size)}
+    lookups = {"word": len(vocabulary), "position": rows, "token_type": 2}
+    shapes = {f"embeddings.{name}_embeddings": (n, size) for name, n in lookups.items()} | dense
+    weights = {f"{name}.weight": rng.normal(0, 0.1, shape) for name, shape in shapes.items()}
+    weights |= {f"{name}.bias": np.zeros(shape[0]) for name, shape in dense.items()}
+    for name in ("embeddings", f"{attention}.output", f"{layer}.output"):
+        weights[f"{name}.LayerNorm.weight"] = np.ones(size)
+        weights[f"{name}.LayerNorm.bias"] = np.zeros(size)
+    weights = {name: array.astype(np.float32) for name, array in weights.items()}
+    save_file(weights, folder / "model.safetensors")
+    config = {"model_type": "bert", "hidden_act": "gelu", "vocab_size": len(vocabulary)}
+    config |= {"hidden_size": size, "intermediate_size": inner, "max_position_embeddings": rows}
+    config |= {"num_hidden_layers": 1, "num_attention_heads": 2, "type_vocab_size": 2}
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n")
-    (folder / "corpus.txt").write_text("".join(f"{text} .\n{text} .\n\n" for text in TEXTS))
-    sizes = tiny.SIZES | {"vocab_size": len(vocabulary), "num_layers": 1}
-    config = bert_jax.get_config(
-        "tiny",
-        steps=1,
-        phases=((16, 1.0),),
-        global_batch_size=8,
-        prng_impl=tiny.PRNG_IMPL,
-        data__source=f"text:{folder / 'corpus.txt'}",
-        data__vocab=str(folder / "vocab.txt"),
-        data__line_format="sentences",
-        data__num_processes=1,
-        data__validation_share=0.2,
-        **{f"model__{name}": size for name, size in sizes.items()},
-    )
-    return bert_jax.train(config, folder / "run", listener=Listener())
+    return bert_jax.load(folder)
 
 
 @pytest.fixture(scope="module")
@@ -91,27 +96,23 @@ def test_the_classifier_is_that_of_finetune(model, classifier, tmp_path):
     assert classifier.predict_proba([]).shape == (0, 2)
 
 
-def test_a_pickle_has_its_model_or_the_folder_of_it(classifier, model, tmp_path):
-    """They are read by another process, which has no model in memory."""
+def test_a_pickle_has_the_files_of_a_temporary_folder(classifier, tmp_path):
+    """It is read by another process, when the folder is gone."""
     copied = pickle.loads(pickle.dumps(classifier))
-    kept = BertClassifier(model, workdir=str(tmp_path / "runs"), **SETTINGS)
-    kept.fit(TEXTS, np.where(IS_GOOD, 10, 9))
-    folders = [fitted.model_.folder for fitted in (copied, kept)]
-    (tmp_path / "pickle").write_bytes(pickle.dumps([copied, kept]))
+    folder = copied.model_.folder
+    (tmp_path / "pickle").write_bytes(pickle.dumps(copied))
     del copied
     gc.collect()
-    assert list(map(os.path.exists, folders)) == [False, True]
-    assert os.path.exists(classifier.model_.folder)
+    assert not os.path.exists(folder) and os.path.exists(classifier.model_.folder)
     code = (
         "import json, pickle, sys; fitted = pickle.load(open(sys.argv[1], 'rb'));"
-        "found = [[f.predict_proba(sys.argv[2:]).tolist(), f.model_.folder] for f in fitted];"
-        "print(json.dumps(found))"
+        "print(json.dumps([fitted.predict_proba(sys.argv[2:]).tolist(), fitted.model_.folder]))"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "pickle"), *TEXTS[:4]]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found, there = zip(*json.loads(done.stdout), strict=True)
-    np.testing.assert_array_equal(found, [classifier.predict_proba(TEXTS[:4])] * 2)
-    assert there[0] not in folders and not os.path.exists(there[0]) and there[1] == folders[1]
+    found, folder = json.loads(done.stdout)
+    np.testing.assert_array_equal(found, classifier.predict_proba(TEXTS[:4]))
+    assert not os.path.exists(folder)
 
 
 def test_a_grid_search_varies_parameters(model, tmp_path):
@@ -125,7 +126,8 @@ def test_a_grid_search_varies_parameters(model, tmp_path):
     np.testing.assert_allclose(scores[1], np.log(probabilities).mean(), rtol=1e-6)
     assert scores[0] != scores[1]
     assert alone.predict(TEXTS).dtype == alone.classes_.dtype == labels.dtype
-    assert len(list(tmp_path.iterdir())) == 3  # each fit has a folder
+    assert len(list(tmp_path.iterdir())) == 3  # each fit has a folder, which a pickle names
+    assert pickle.loads(pickle.dumps(alone)).model_.folder == alone.model_.folder
 
 
 @pytest.mark.slow
@@ -143,13 +145,28 @@ def test_processes_fit_and_return_estimators(model):
 
 def test_the_regressor_is_that_of_finetune(model):
     values = 100 + 5.0 * IS_GOOD
-    regressor = BertRegressor(model, **SETTINGS | {"hold_out": True, "epochs": 2})
+    regressor = BertRegressor(model, **SETTINGS)
     found = regressor.fit(pandas.DataFrame({"text": TEXTS}), values).predict(TEXTS)
     expected = [prediction["value"] for prediction in regressor.model_.predict(TEXTS)]
     assert found.dtype == np.float64 and found.tolist() == expected
-    split = pathlib.Path(regressor.model_.folder, "split")
-    held_out = (split / "evaluate.jsonl").read_text().splitlines()
-    assert len(held_out) == 3  # a tenth
+
+
+@pytest.mark.parametrize("hold_out", [False, True])
+def test_the_evaluation_is_one_of_the_samples_or_of_held_out_ones(hold_out, monkeypatch):
+    """`finetune` holds out a tenth if there is nothing to evaluate on."""
+    given, values = [], {"hold_out": hold_out, "fields": {"optimizer__warmup": "0"}, "epochs": 2}
+
+    def finetune(*arguments, **values):
+        given.extend([arguments[1:3], values])
+        raise UserError("stop")
+
+    monkeypatch.setattr("bert_jax.sklearn.finetune", finetune)
+    with pytest.raises(UserError, match="stop"):
+        BertClassifier("a folder", **values).fit(["a", "b"], [True, False])
+    (train, evaluate), found = given
+    assert train == (["a", "b"], ["True", "False"]) and evaluate == (None if hold_out else train)
+    expected = {"optimizer.warmup": "0", "epochs": 2, "seed": 0}
+    assert found == expected | ({} if hold_out else {"eval.every": "0"})
 
 
 def test_a_pipeline_classifies_vectors(model):
