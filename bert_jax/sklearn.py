@@ -43,6 +43,8 @@ try:
         column_or_1d,
     )
 except ModuleNotFoundError as error:
+    if error.name != "sklearn":
+        raise
     raise UserError(
         "bert_jax.sklearn needs scikit-learn: pip install 'bert_jax[sklearn]'."
     ) from error
@@ -210,10 +212,7 @@ class BertClassifier(ClassifierMixin, _FineTuned):
         classes, numbers = np.unique(column_or_1d(y, warn=True), return_inverse=True)
         names = _names(classes)
         if len({*names} - {""}) < len(names):
-            raise UserError(
-                f"y has labels that are empty or differ by spaces only, such as {names[0]!r}: give"
-                " others."
-            )
+            raise UserError(f"y has labels that are empty or equal but for spaces: {names}.")
         if len(names) == 1:
             raise UserError(f"y has one class, {names[0]!r}: a classifier needs two.")
         self._finetune(X, [names[number] for number in numbers], "classification")

@@ -40,6 +40,7 @@ def make_app(service: Service, batcher: Batcher, rate: float, is_local: bool) ->
         "about": service.about,
         "endpoints": {f"/api/{e.name}": e.describe() for e in service.endpoints},
         "missing": service.missing,
+        "openapi": "/openapi.json",
         "limits": {
             "body_bytes": requests.MAX_BODY_BYTES,
             "text_characters": requests.MAX_CHARACTERS,

@@ -3,15 +3,18 @@
 from collections.abc import Sequence
 from typing import Any
 
-from bert_jax import __version__
 from bert_jax.tools.serve import requests
 from bert_jax.tools.serve.endpoints import Endpoint
 
+# Of this API, not of the package.
+_VERSION = "1"
 _ERRORS = {
     400: "The body is not what the endpoint takes.",
+    403: "A page of another site asks.",
     408: "The body did not arrive in time.",
     413: "The body or a text is too long.",
     415: "The Content-Type is not application/json.",
+    421: "The request names another host.",
     429: "Too many requests of this client.",
     500: "The server failed on this request.",
     503: "Programs are being compiled, or too many requests wait.",
@@ -35,7 +38,7 @@ def describe_api(name: str, about: str, endpoints: Sequence[Endpoint]) -> dict[s
     }
     return {
         "openapi": "3.1.0",
-        "info": {"title": name, "summary": about, "version": __version__},
+        "info": {"title": name, "summary": about, "version": _VERSION},
         "paths": {
             "/health": {"get": health},
             **{f"/api/{e.name}": {"post": _operation(e)} for e in endpoints},
