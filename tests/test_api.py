@@ -304,6 +304,11 @@ def test_data_in_memory_are_those_of_a_file(model, classifier, files, tmp_path):
     table = pandas.DataFrame({"text_a": texts, "label": labels})
     assert classifier.predict(table) == classifier.predict(texts)
     np.testing.assert_array_equal(model.encode(table), model.encode(texts))
+    memory = bert_jax.load(tmp_path / "memory")
+    rows = [{"text": text} for text in texts[:3]]  # the column that it was trained on
+    assert memory.predict(rows) == memory.predict([{"text_a": text} for text in texts[:3]])
+    with pytest.raises(UserError, match=r"^inputs\[0\] has both 'text' and 'text_a'"):
+        memory.predict([{"text": "good", "text_a": "good"}])
     with pytest.raises(UserError, match="^workdir is missing"):
         bert_jax.finetune(model, table)
 

@@ -14,6 +14,7 @@ def make_examples(
     inputs: Iterable[Any],
     by_character: bool = False,
     where: Callable[[int], str] = "inputs[{}]".format,
+    columns: Mapping[str, str] | None = None,
 ) -> Iterator[Any]:
     """Yields an example for each input.
 
@@ -22,6 +23,7 @@ def make_examples(
       inputs: inputs in one of `kind.forms()`; examples are passed on unchanged.
       by_character: whether each character of a text is a word to tag.
       where: number of an input -> its name in messages.
+      columns: `Task.column_inputs`, further names of the fields of dicts.
 
     Raises:
       UserError: naming the input, for a value of another form.
@@ -40,10 +42,29 @@ def make_examples(
         if isinstance(value, kind):
             yield value
             continue
+        if isinstance(value, Mapping):
+            value = name_inputs(value, columns or {}, where(number))
         fields = _fields(kind, value, by_character)
         if not _is_complete(kind, fields):
             raise UserError(f"{where(number)} is {value!r:.60}: give {kind.forms()}.")
         yield kind.from_inputs(fields, where(number), number)
+
+
+def name_inputs(values: Fields, columns: Mapping[str, str], where: str) -> Fields:
+    """Returns the fields of an input by the names of an example's inputs.
+
+    Args:
+      values: fields by these names, or by those of the columns that the model was trained on.
+      columns: see `make_examples`.
+      where: name of the input in messages.
+
+    Raises:
+      UserError: an input is given by both names.
+    """
+    columns = {name: given for name, given in columns.items() if name in values}
+    if twice := next((name for name in columns if columns[name] in values), ""):
+        raise UserError(f"{where} has both {twice!r} and {columns[twice]!r}: give one of them.")
+    return {columns.get(name, name): value for name, value in values.items()}
 
 
 def _fields(kind: type[Example], value: Any, by_character: bool) -> Fields:

@@ -286,8 +286,8 @@ class Model(TrainedModel):
 
         Args:
           examples: texts or pairs; for a tagger texts or lists of words; for questions
-            `(question, context)`; for multiple choice `(context, endings)`; or dicts. A table has
-            the columns of the examples that the model was trained on.
+            `(question, context)`; for multiple choice `(context, endings)`; or dicts, whose keys
+            may be the columns that the model was trained on, as those of a table are.
           top_k: candidates for each mask, if the model fills in masks.
 
         >>> model.predict(["A wonderful film."])
@@ -302,7 +302,9 @@ class Model(TrainedModel):
             read = functools.partial(self.task.read, counts=Counter(), labelled=False)
             return self._predict(read_examples(examples, "examples", read), top_k)
         by_character = not self.task.between_words
-        return self._predict(list(make_examples(kind, examples, by_character)), top_k)
+        columns = self.task.column_inputs
+        made = make_examples(kind, examples, by_character, columns=columns)
+        return self._predict(list(made), top_k)
 
     @python_spelling()
     def score(self, texts: Texts) -> list[dict[str, Any]]:

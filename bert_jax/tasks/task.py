@@ -74,10 +74,22 @@ class Task(TaskConfig):
     CAN_BE_PHASE: ClassVar[bool] = False
     # The class of the examples that are predicted; None: requests cannot ask for them.
     EXAMPLE: ClassVar[type[Example] | None] = None
+    # Fields with names of columns -> the inputs of an example that these columns give.
+    COLUMNS: ClassVar[Mapping[str, str]] = {}
     # What stands between the words of a text.
     between_words = " "
     # Whether an example is a pair of texts.
     reads_pairs = False
+
+    @property
+    def column_inputs(self) -> dict[str, str]:
+        """Column of the files, by name -> the input of an example that it gives.
+
+        Columns without a name, or with that of an input, have none.
+        """
+        names = {item.name for item in self.EXAMPLE.inputs()} if self.EXAMPLE else {}
+        columns = {str(getattr(self, field)): name for field, name in self.COLUMNS.items()}
+        return {c: columns[c] for c in columns if c and not c.isdecimal() and c not in names}
 
     @property
     def view(self) -> tuple[str, str]:

@@ -118,6 +118,7 @@ class Classification(ClassLossConfig, Pooled):
     TAUGHT = ("problem_type", "both_orders")
     PACKS = True
     EXAMPLE = TextExample
+    COLUMNS = {"text_a": "text_a", "text_b": "text_b"}
 
     @property
     def published_set(self) -> TextTask | None:

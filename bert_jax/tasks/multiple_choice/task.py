@@ -48,6 +48,7 @@ class MultipleChoice(Pooled):
 
     HEAD = "classifier"
     EXAMPLE = ChoiceExample
+    COLUMNS = {"text_a": "context", "text_b": "start"}
 
     @classmethod
     def default_config(cls) -> FinetuningConfig:

@@ -89,6 +89,7 @@ class Tagging(ClassLossConfig, Headed):
     TAUGHT = ("subwords",)
     PACKS = True
     EXAMPLE = TaggedExample
+    COLUMNS = {"text_a": "words"}
 
     @classmethod
     def default_config(cls, tags: str = "entities") -> FinetuningConfig:

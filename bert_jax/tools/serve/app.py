@@ -91,7 +91,7 @@ async def _answer(
         message = f"Programs are being compiled, {done} of {of}: ask again in {_RETRY_SECONDS} s."
         raise HTTPException(503, message, {"Retry-After": _RETRY_SECONDS})
     form, allowed = endpoint.form, (endpoint.min_inputs, endpoint.max_inputs)
-    inputs = requests.parse_inputs(body, form.fields, *allowed)
+    inputs = requests.parse_inputs(body, form.fields, *allowed, form.columns)
     examples = [form.make(values, f"inputs[{number}]") for number, values in enumerate(inputs)]
     results = await batcher.run(endpoint.computation, examples)
     return JSONResponse(endpoint.respond(results))

@@ -58,11 +58,13 @@ class Form:
       fields: the fields of an input, the longest text first.
       make: (values of an input, its place for messages) -> example; raises UserError.
       views: the forms of the page, which may ask for more than the API does.
+      columns: `Task.column_inputs`, further names of the fields.
     """
 
     fields: tuple[Field, ...]
     make: Callable[[Values, str], Any]
     views: tuple[View, ...]
+    columns: Mapping[str, str] = field(default_factory=dict)
 
 
 _numbers = itertools.count()
@@ -192,7 +194,7 @@ def _form(
 
     title, note = view or task.view
     shown = View(title, note, controls, samples, drawing or {})
-    return Form(fields or controls, make, (shown,))
+    return Form(fields or controls, make, (shown,), task.column_inputs)
 
 
 def _any(task: Any) -> Form:

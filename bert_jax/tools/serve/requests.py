@@ -1,13 +1,14 @@
 """Request bodies: JSON to validated inputs. No value of a request names a file or code."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from starlette.exceptions import HTTPException
 
 from bert_jax.files.errors import UserError
+from bert_jax.inference.examples import name_inputs
 
 MAX_BODY_BYTES = 1 << 18
 # Seconds until the body of a request must be complete.
@@ -40,7 +41,11 @@ class Field:
 
 
 def parse_inputs(
-    body: bytes, fields: Sequence[Field], min_inputs: int = 1, max_inputs: int = MAX_INPUTS
+    body: bytes,
+    fields: Sequence[Field],
+    min_inputs: int = 1,
+    max_inputs: int = MAX_INPUTS,
+    columns: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Returns the inputs of a body: {"inputs": [{FIELD: VALUE, ...}, ...]}.
 
@@ -51,6 +56,7 @@ def parse_inputs(
       fields: the fields of an input.
       min_inputs: smallest allowed number of inputs.
       max_inputs: largest allowed number of inputs.
+      columns: further names of the fields, those of the model's training files.
 
     Raises:
       UserError: the body has another form.
@@ -64,7 +70,11 @@ def parse_inputs(
         if not min_inputs <= len(inputs) <= max_inputs:
             allowed = f"{min_inputs} to {max_inputs}" if max_inputs > min_inputs else max_inputs
             raise UserError(f"`inputs` has {len(inputs)} elements; allowed: {allowed}.")
-        return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(inputs)]
+        named = (
+            name_inputs(item, columns or {}, f"inputs[{i}]") if isinstance(item, dict) else item
+            for i, item in enumerate(inputs)
+        )
+        return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(named)]
     except UnicodeDecodeError as error:
         raise UserError(f"The body is not UTF-8 (byte {error.start}).") from None
     except UserError:

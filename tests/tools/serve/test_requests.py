@@ -33,6 +33,14 @@ def parse(body, **sizes):
     )
 
 
+def test_the_columns_of_the_training_files_name_fields_too():
+    columns = {"review": "text_a"}
+    (found,) = parse({"inputs": [{"review": "a", "words": ["b"]}]}, columns=columns)
+    assert found == {"text_a": "a", "words": ("b",)}
+    with pytest.raises(UserError, match=r"inputs\[0\] has both 'review' and 'text_a'"):
+        parse({"inputs": [{"review": "a", "text_a": "b"}]}, columns=columns)
+
+
 @pytest.mark.parametrize(
     "body, message",
     [
