@@ -18,7 +18,7 @@ from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
-from bert_jax.formats.hf_labels import PROBLEM_TYPES
+from bert_jax.formats.hf_labels import IDENTITY, PROBLEM_TYPES
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
 from bert_jax.formats.huggingface import FAMILIES, OWN, TASKS_BY_CLASS, Family
 from bert_jax.formats.names import NAMES
@@ -195,6 +195,9 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     if name.endswith("ForSequenceClassification"):
         types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
         content["problem_type"] = types[model.config["task.problem_type"]]
+        if len(model.params["classifier/bias"]) == 1:
+            # Otherwise CrossEncoder of sentence-transformers would apply the sigmoid to the number.
+            content["sentence_transformers"] = {"activation_fn": IDENTITY}
     return content
 
 

@@ -18,6 +18,8 @@ PROBLEM_TYPES = {
 }
 # Keys with the function that sentence-transformers' CrossEncoder applies to the logits.
 _CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function")
+# That function, if it is none.
+IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 def read_labels(values: Mapping[str, Any], path: str, rows: int) -> tuple[str, ...]:
@@ -107,7 +109,8 @@ def read_problem_type(values: Mapping[str, Any], path: str, rows: int) -> tuple[
     notes = []
     if not stored and kind == "regression":
         notes.append("One label without problem_type: its logit is a number, a regression.")
-    if kind == "regression" and any(values.get(key) for key in _CROSS_ENCODER):
+    functions = [str(values[key]) for key in _CROSS_ENCODER if values.get(key)]
+    if kind == "regression" and not all(IDENTITY in function for function in functions):
         notes.append(
             "The number is the logit: sentence-transformers' CrossEncoder may apply a function to"
             " it, such as the sigmoid."

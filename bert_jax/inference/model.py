@@ -307,6 +307,37 @@ class Model(TrainedModel):
         return self._predict(list(made), top_k)
 
     @python_spelling()
+    def rank(self, query: str, documents: Iterable[str], top_k: int = 0) -> list[dict[str, Any]]:
+        """Returns the documents that answer a query best, by a model of pairs (a cross-encoder).
+
+        The score is the number that a regression predicts for (query, document), or of two classes
+        the probability of the second one.
+
+        Args:
+          query: first text of each pair.
+          documents: second texts.
+          top_k: number of documents; 0: all.
+
+        Returns:
+          Dicts of `corpus_id` (the number of the document), `score` and `text`, the best first;
+          documents with equal scores keep their order.
+
+        Raises:
+          UserError: the model was not trained on pairs with scores or two classes.
+
+        >>> model.rank("What is a list?", ["A mutable sequence.", "A city."], top_k=1)
+        [{'corpus_id': 0, 'score': 0.93, 'text': 'A mutable sequence.'}]
+        """
+        texts = list(documents)
+        found = self.predict([(query, text) for text in texts])
+        scores = [self.task.relevance(prediction) for prediction in found]
+        order = sorted(range(len(texts)), key=lambda number: -scores[number])
+        return [
+            {"corpus_id": number, "score": scores[number], "text": texts[number]}
+            for number in order[: top_k or None]
+        ]
+
+    @python_spelling()
     def score(self, texts: Texts) -> list[dict[str, Any]]:
         """Returns the (pseudo-)log-likelihood of each text, as the command `score` writes it.
 

@@ -128,6 +128,17 @@ class Task(TaskConfig):
         """Returns the task of a model with untrained parameters, of these paths."""
         return self
 
+    def relevance(self, prediction: Prediction) -> float:
+        """Returns how well the second text of a pair answers the first one, by their prediction.
+
+        Raises:
+          UserError: the task does not order texts.
+        """
+        raise UserError(
+            f"config.task.name={self.name!r} does not rank texts: fine-tune a model on pairs with"
+            " scores, or with two classes."
+        )
+
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:
         """Raises UserError if a head that is needed has random parameters.
 

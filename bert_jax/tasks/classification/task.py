@@ -264,6 +264,14 @@ class Classification(ClassLossConfig, Pooled):
         """Whether an example is a pair of texts."""
         return any(form.text_b is not None for form in self._forms)
 
+    def relevance(self, prediction):
+        """The number, or the probability of the second of two classes, such as 1 of 0 and 1."""
+        if self.kind != "regression" and (self.kind == "multi" or len(self.labels) != 2):
+            return super().relevance(prediction)
+        if self.kind == "regression":
+            return prediction["value"]
+        return prediction["probabilities"][self.labels[1]]
+
     def find_labels(self, examples):
         if self.labels or self.kind == "regression":
             return self.labels
