@@ -159,6 +159,10 @@ def train(
             f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
             " docs/python.md."
         )
+    if batches is not None and not callable(batches):
+        raise UserError(
+            f"batches={batches!r:.60} is no function of the step: an iterator cannot resume exactly."
+        )
     return _run(resolve(config, workdir), workdir, listener, losses, batches)
 
 
