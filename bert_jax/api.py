@@ -161,7 +161,8 @@ def train(
         )
     if batches is not None and not callable(batches):
         raise UserError(
-            f"batches={batches!r:.60} is no function of the step: an iterator cannot resume exactly."
+            f"batches={batches!r:.60} is no function of the step: an iterator cannot resume"
+            " exactly."
         )
     return _run(resolve(config, workdir), workdir, listener, losses, batches)
 
