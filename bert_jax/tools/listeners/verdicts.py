@@ -88,10 +88,10 @@ def labelled_verdict(outcome: Outcome) -> list[str]:
         return [*lines, " ".join([f"health: degenerate, {how}.", *_causes(outcome)])]
     level = "good" if share >= _GOOD else "fair" if share >= _FAIR else "weak"
     how = f"{margin:.4f} ± {outcome.error:.4f} above a constant prediction"
-    if outcome.simple is not None and value <= outcome.simple:
+    if outcome.simple is not None and value < outcome.simple:
         level = "weak"
         how += (
-            ", but no better than a model of single words, without an encoder: start from one that"
+            ", but below a model of single words, without an encoder: start from one that"
             " is pre-trained on more text (a folder or a name of the hub), or give more examples"
         )
     return [*lines, " ".join([f"health: {level}, {how}.", *_findings(outcome, level)])]
