@@ -43,7 +43,7 @@ try:
         column_or_1d,
     )
 except ModuleNotFoundError as error:
-    if error.name != "sklearn":
+    if (error.name or "").partition(".")[0] != "sklearn":
         raise
     raise UserError(
         "bert_jax.sklearn needs scikit-learn: pip install 'bert_jax[sklearn]'."

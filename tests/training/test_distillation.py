@@ -140,7 +140,7 @@ def theirs(make_workdir, tmp_path):
 
 def test_finetune_takes_a_teacher(finished, files, monkeypatch, tmp_path):
     found = []
-    monkeypatch.setattr(api, "train", lambda config, *_, **__: found.append(config))
+    monkeypatch.setattr(api, "_run", lambda config, *_, **__: found.append(config))
     teacher, values = finished("classification"), {"distillation__weight": 0.9}
     train, evaluate = files["classification"]
     options = {"workdir": tmp_path, "task__label": "label", **values}

@@ -149,11 +149,11 @@ def test_the_command_prints_a_text_for_each_sample(language_model, capsys):
 BAD = {
     ("--max_new_tokens=38", "the list"): (
         "The prompt 'the list' has 3 tokens, and 38 new ones are above the 40 positions of the"
-        " model: set --max_new_tokens=37 or less."
+        " model: set max_new_tokens=37 or less."
     ),
     ("the " * 50,): "has 51 tokens, and 50 new ones are above the 40 positions of the model: short",
     ("--greedy", "--num_samples=3", "a"): "--greedy gives the same text 3 times: leave out --num_",
-    ("--top_p=2", "a"): "--top_p=2.0 must be above 0",
+    ("--top_p=2", "a"): "top_p=2.0 must be above 0",
 }
 
 

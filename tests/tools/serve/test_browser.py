@@ -102,7 +102,9 @@ def make_service():
         endpoint("attention", attention, _attention, pages),
     ]
     missing = {"generate": f"It has no head, {EVIL}."}
-    return SimpleNamespace(name="quickstart", about="bert", endpoints=endpoints, missing=missing)
+    return SimpleNamespace(
+        name="quickstart", about="bert", endpoints=endpoints, missing=missing, is_ready=True
+    )
 
 
 @pytest.fixture(scope="module")
