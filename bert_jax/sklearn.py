@@ -17,13 +17,13 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from bert_jax.api import finetune
 from bert_jax.files.errors import UserError
-from bert_jax.inference.model import Model, load
+from bert_jax.inference.model import Long, Model, Pooling, load
 from bert_jax.training.listener import Listener
 
 try:
@@ -178,7 +178,7 @@ class BertClassifier(ClassifierMixin, _FineTuned):
       model: the model to start from, or its folder; a workdir or another program's.
       workdir: folder in which each fit makes a folder of its own, fit-...; "": a temporary folder,
         which is removed with the fitted model.
-      epochs, learning_rate, max_length: as in `bert_jax.finetune`; None: those of its recipe.
+      epochs, learning_rate, max_length: settings of `bert_jax.finetune`; None: its recipe decides.
       seed: seed of new parameters, order of the samples and dropout.
       fields: further fields of the configuration, such as `{"optimizer.warmup": "5%"}`.
       hold_out: whether a stratified tenth of the samples is held out. Fields that choose by the
@@ -277,10 +277,10 @@ class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsText
         self,
         model: Model | str | os.PathLike[str],
         *,
-        pooling: Literal["", "cls", "mean", "max"] = "",
+        pooling: Pooling = "",
         layer: int = -1,
         normalize: bool | None = None,
-        long: Literal["error", "truncate", "windows"] = "error",
+        long: Long = "error",
         stride: int = 0,
         prompt: str = "",
         dimensions: int = 0,

@@ -29,9 +29,14 @@ _INDEX = "__index_level_"
 
 def is_table(data: Any) -> bool:
     """Returns whether data are a table of pandas, polars, pyarrow or Hugging Face `datasets`."""
+    return column_names(data) is not None
+
+
+def column_names(data: Any) -> list[Any] | None:
+    """Returns the names of a table's columns; None if data are no table."""
     names = getattr(data, "column_names", None)
     names = getattr(data, "columns", None) if names is None else names
-    return names is not None and not callable(names)
+    return None if names is None or callable(names) else list(names)
 
 
 def to_file(data: Any, folder: str, name: str) -> str:
@@ -134,7 +139,8 @@ def _rows_of_columns(columns: Mapping[str, Any], name: str) -> Iterator[Row]:
 def _rows_of_table(table: Any, name: str) -> Iterator[Row]:
     import pyarrow as pa  # takes time, and is rarely needed
 
-    if unnamed := [key for key in _names(table) if not isinstance(key, str) or key.isdecimal()]:
+    names = column_names(table) or []
+    if unnamed := [key for key in names if not isinstance(key, str) or key.isdecimal()]:
         raise UserError(
             f"{name} has columns without names ({', '.join(map(str, unnamed))}): name them, such"
             f' as {name}.columns = ["text", "label"].'
@@ -150,10 +156,6 @@ def _rows_of_table(table: Any, name: str) -> Iterator[Row]:
         with pa.ipc.new_stream(path, arrow.schema) as stream:
             stream.write_table(arrow)
         return iter([row for _, row in Table(path).rows()])
-
-
-def _names(table: Any) -> list[Any]:
-    return list(getattr(table, "column_names", None) or getattr(table, "columns", ()))
 
 
 def _to_arrow(table: Any) -> "pa.Table":

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bert_jax.data.in_memory import column_names
 from bert_jax.data.labelled.examples import Example, TaggedExample, split_words
 from bert_jax.files.errors import UserError
 
@@ -30,10 +31,8 @@ def make_examples(
     """
     if isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable):
         raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
-    names = getattr(inputs, "column_names", None)
-    names = getattr(inputs, "columns", None) if names is None else names
-    if names is not None and not callable(names):  # of pandas, pyarrow, datasets or polars
-        names = list(names) or ["text"]
+    if (names := column_names(inputs)) is not None:
+        names = names or ["text"]
         raise UserError(
             f"A {type(inputs).__name__} with the columns {', '.join(map(repr, names))} is no list"
             f" of inputs: give a column as a list, such as list(table[{names[-1]!r}])."

@@ -39,6 +39,8 @@ _LOGGER = logging.getLogger(__name__)
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
 TextInput = str | tuple[str, str] | Mapping[str, str]
 Form = Literal["huggingface", "onnx", "stablehlo"]
+Pooling = Literal["", "cls", "mean", "max"]
+Long = Literal["error", "truncate", "windows"]
 Dtype = Literal["float32", "bfloat16", "bfloat16_products"]
 # Texts, or a table with a column of them (`in_memory.is_table`).
 Texts = Iterable[TextInput] | Any
@@ -180,10 +182,10 @@ class Model(TrainedModel):
     def encode(
         self,
         texts: Texts,
-        pooling: Literal["", "cls", "mean", "max"] = "",
+        pooling: Pooling = "",
         layer: int = -1,
         normalize: bool | None = None,
-        long: Literal["error", "truncate", "windows"] = "error",
+        long: Long = "error",
         stride: int = 0,
         prompt: str = "",
         dimensions: int = 0,

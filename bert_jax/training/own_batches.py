@@ -1,6 +1,7 @@
 """Training on batches of the user's own: a function of the step, in place of a corpus."""
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -37,7 +38,7 @@ class OwnRows:
     @property
     def fingerprint(self) -> str:
         """A hash of the first batch: another function is most likely to differ there."""
-        first = self._read(0)
+        first = self._first
         parts = (f"{name} {first[name].tobytes().hex()}" for name in sorted(first))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -48,7 +49,7 @@ class OwnRows:
 
     def check_fields(self, needs_labels: bool) -> None:
         """Raises UserError if next sentences are to be predicted, and batches do not say which."""
-        if needs_labels and "next_sentence_labels" not in self._read(self.phase.data_step):
+        if needs_labels and "next_sentence_labels" not in self._first:
             raise UserError(
                 "config.model.next_sentence=True: the batches lack next_sentence_labels,"
                 " int32[batch, 1]; add them, or set config.model.next_sentence=False."
@@ -72,6 +73,10 @@ class OwnRows:
         """Yields none: a function has no end."""
         del batch_size
         return iter(())
+
+    @functools.cached_property
+    def _first(self) -> Batch:
+        return self._read(self.phase.data_step)
 
     def _read(self, step: int) -> Batch:
         given = self.make_batch(step)

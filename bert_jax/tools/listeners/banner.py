@@ -32,7 +32,7 @@ def _corpus(run: Run) -> Iterator[str]:
         yield _phase(phase, rows.rows_per_epoch, has_masks)
     rows = run.training[0]
     if not isinstance(rows, CorpusRows):
-        yield f"data       batches of a function, fingerprint {rows.fingerprint[:12]}"
+        yield f"data       batches of a function, fingerprint {run.fingerprint[:12]}"
         return
     content = rows.manifest.content
     form = content["formats"][str(rows.sequence_length)]

@@ -28,7 +28,8 @@ class Service:
       about: the model in a few words.
       endpoints: endpoints in the order of the page.
       missing: what the model cannot be asked for, and why.
-      compiled: computations that are compiled ahead so far; None: requests compile theirs.
+      compiled: computations that are compiled so far, of those that `warm_up` is to compile; None:
+        it is done, or requests compile theirs.
     """
 
     def __init__(self, model: TrainedModel, top_k: int = 5, warms_up: bool = False):
@@ -60,7 +61,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether requests are answered: always, but while `warm_up` is to be done."""
-        return self.compiled is None or self.compiled == len(self._computations)
+        return self.compiled is None
 
     @property
     def state(self) -> dict[str, Any]:
@@ -90,7 +91,7 @@ class Service:
                     return
             seconds = time.perf_counter() - start
             report(f"compiled   {endpoint.name}: {shapes} shapes, {seconds:.1f} s")
-        self.compiled = len(self._computations)
+        self.compiled = None
         report("ready      all programs are compiled")
 
     def _run_all_shapes(self, endpoint: Endpoint) -> Iterator[Any]:
