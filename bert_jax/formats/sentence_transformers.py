@@ -225,9 +225,7 @@ def _unknown_modules(names: list[str]) -> str:
     return f"has the modules {', '.join(names)} in this order"
 
 
-def _unknown_settings(
-    settings: Mapping[str, Any], prompts: Mapping[str, Any], kind: str
-) -> str:
+def _unknown_settings(settings: Mapping[str, Any], prompts: Mapping[str, Any], kind: str) -> str:
     """Returns the setting of the first module, or of the model, that is not followed."""
     only = _ONLY_SPARSE if kind == SPLADE else ONLY
     for key, value in settings.items():

@@ -106,7 +106,9 @@ def max_similarities(outputs: ColbertOutputs, max_products: int = MAX_PRODUCTS) 
 
     num_parts = -(-seq // max(1, max_products // (rows * len(tokens))))
     sums = jnp.zeros((rows, len(candidates)), jnp.float32)
-    parts = [split_positions(array[:, 0], num_parts) for array in (outputs.vectors, outputs.is_token)]
+    parts = [
+        split_positions(array[:, 0], num_parts) for array in (outputs.vectors, outputs.is_token)
+    ]
     if num_parts == 1:
         return add(sums, *(part[0] for part in parts))
     part = jax.checkpoint(add)

@@ -31,9 +31,7 @@ class Colbert(TextVectors):
 
     @property
     def sentence_vectors(self) -> SentenceVectors:
-        return SentenceVectors(
-            MULTI, True, self.max_sequence_length, features=self.features
-        )
+        return SentenceVectors(MULTI, True, self.max_sequence_length, features=self.features)
 
     def describe(self):
         yield f"head       projection of each token to {self.features} dimensions -> MaxSim"
