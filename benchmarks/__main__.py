@@ -9,6 +9,7 @@
     python -m benchmarks.recipe NAME=CONFIG ...                 what each learns in a given time
     python -m benchmarks.entry DIR                              checks an entry of that race
     python -m benchmarks.prepare                                from text to shards
+    python -m benchmarks.retrieval --model=MODEL --out=DIR       dense, sparse, ColBERT, reranked
     python -m benchmarks.serve --model=MODEL                    requests of a server
 
 They run in a checkout. Add --help to one of them for its flags.

@@ -15,16 +15,29 @@ from bert_jax.files.errors import UserError
 
 if TYPE_CHECKING:
     from bert_jax import models
-    from bert_jax.api import Model, adapt, finetune, get_config, load, multitask, prepare, train
+    from bert_jax.api import (
+        Model,
+        adapt,
+        evaluate_retrieval,
+        finetune,
+        get_config,
+        load,
+        mine_negatives,
+        multitask,
+        prepare,
+        train,
+    )
 
 __version__ = "0.1.0"
 __all__ = [
     "Model",
     "UserError",
     "adapt",
+    "evaluate_retrieval",
     "finetune",
     "get_config",
     "load",
+    "mine_negatives",
     "models",
     "multitask",
     "prepare",

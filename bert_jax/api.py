@@ -32,6 +32,7 @@ from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError, python_spelling, spell_in_python
 from bert_jax.inference.model import Model, load
+from bert_jax.inference.search import evaluate_retrieval, mine_negatives
 from bert_jax.plans import adaptation
 from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, make_plan, plan_finetuning
 from bert_jax.tasks.task import Task
@@ -42,7 +43,18 @@ from bert_jax.training.multitask import train_tasks
 from bert_jax.training.own_batches import MakeBatch
 from bert_jax.training.seeds import train_seeds
 
-__all__ = ["Model", "adapt", "finetune", "get_config", "load", "multitask", "prepare", "train"]
+__all__ = [
+    "Model",
+    "adapt",
+    "evaluate_retrieval",
+    "finetune",
+    "get_config",
+    "load",
+    "mine_negatives",
+    "multitask",
+    "prepare",
+    "train",
+]
 
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]

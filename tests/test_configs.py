@@ -34,7 +34,7 @@ CAUSAL = (
 BIDIRECTIONAL = ("elmo", "elmo:small")
 FINETUNING = (
     *("classification", "multiple_choice", "ner", "span", "squad", "swag", "tagging"),
-    *("embedding", "embedding:scored", "splade"),
+    *("embedding", "embedding:scored", "splade", "colbert", "cross_encoder"),
     *(f"glue:{name}" for name in ("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "rte")),
     *("glue:wnli", "glue:ax", "squad:v2", "ner:wnut17", "ner:wikigold"),
     *(f"chinese:{name}" for name in ("xnli", "chnsenticorp", "lcqmc", "msra_ner", "cmrc2018")),

@@ -87,6 +87,7 @@ class SentenceVectors:
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
       features: dimensions of the vector of a token, with MULTI.
+      similarity: name of the function that compares vectors; "": that of the kind.
       unknown: what is done besides, which this package does not do; "" if nothing.
       prompts: texts that come before a text, by name.
       default_prompt: name of the prompt that every text has; "": none.
@@ -98,6 +99,7 @@ class SentenceVectors:
     max_length: int = 0
     unknown: str = ""
     features: int = 0
+    similarity: str = ""
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
     pools_prompt: bool = True
@@ -184,6 +186,7 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
         "Normalize" in names,
         int(length) if length and length < _NO_LENGTH else 0,
         unknown,
+        similarity=prompts.get("similarity_fn_name") or "",
         features=_projection_size(folder, kinds) if kind == MULTI else 0,
         prompts=prompts.get("prompts") or {},
         default_prompt=prompts.get("default_prompt_name") or "",
@@ -197,7 +200,7 @@ def _projection_size(folder: str, kinds: Sequence[tuple[str, str]]) -> int:
 
 
 def projection_file(folder: str) -> str:
-    """Returns the file with the projection of tokens, in a folder with a vector of each; else ""."""
+    """Returns the file with the projection of tokens; "" if a text has one vector."""
     if read_sentence_vectors(folder).pooling != MULTI:
         return ""
     modules = read_json(os.path.join(folder, MODULES))
@@ -337,6 +340,7 @@ def write_sentence_vectors(
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt or None,
             **model,
+            **({"similarity_fn_name": vectors.similarity} if vectors.similarity else {}),
         },
     }
     for name, content in contents.items():

@@ -39,11 +39,11 @@ def ragged(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return found
 
 
-def max_similarities(queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+def max_similarities(queries: Sequence[np.ndarray], candidates: Sequence[np.ndarray]) -> np.ndarray:
     """Returns float[m, n] sums, over a query's tokens, of the largest product with a candidate's.
 
     Args:
-      queries, candidates: objects [m] and [n], float[tokens, features] each, with at least a token.
+      queries, candidates: m and n arrays, float[tokens, features], each with at least a token.
     """
     tokens = np.concatenate([*candidates])
     starts = np.cumsum([0, *map(len, candidates)])[:-1]
@@ -90,3 +90,53 @@ def rank_pairs(
 def unit(vectors: np.ndarray) -> np.ndarray:
     """Returns vectors, float[..., features], scaled to length 1; zeros stay zeros."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+# ------------------------------------------------------------------ several relevant candidates
+
+# The relevance of candidates in their order, of all relevant ones in the best order -> score.
+RANKING_METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
+    "ndcg_at_10": lambda found, ideal: _gain(found[:10]) / _gain(ideal[:10]),
+    "mrr_at_10": lambda found, ideal: float(
+        (_hits(found[:10]) / _places(found[:10])).max(initial=0)
+    ),
+    "map_at_100": lambda found, ideal: _average_precision(found[:100], len(ideal)),
+    "recall_at_100": lambda found, ideal: float(_hits(found[:100]).sum() / len(ideal)),
+    "accuracy": lambda found, ideal: float(_hits(found[:1]).sum()),
+}
+
+
+def order(scores: np.ndarray, relevance: np.ndarray) -> np.ndarray:
+    """Returns int64[candidates], the best score first; of equal ones the least relevant first."""
+    return np.lexsort((relevance, -scores))
+
+
+def ranking_scores(found: Sequence[np.ndarray], ideal: Sequence[np.ndarray]) -> dict[str, float]:
+    """Returns the means of RANKING_METRICS over queries, as trec_eval defines them.
+
+    Args:
+      found: float[ranked], the relevance of the candidates of each query in their order; 0: none.
+      ideal: float[relevant], that of all relevant candidates of each query, the largest first.
+    """
+    return {
+        name: float(np.mean([metric(*query) for query in zip(found, ideal, strict=True)]))
+        for name, metric in RANKING_METRICS.items()
+    }
+
+
+def _places(found: np.ndarray) -> np.ndarray:
+    return np.arange(1, len(found) + 1)
+
+
+def _hits(found: np.ndarray) -> np.ndarray:
+    return (found > 0).astype(float)
+
+
+def _gain(found: np.ndarray) -> float:
+    """Returns the discounted cumulative gain (Järvelin and Kekäläinen 2002)."""
+    return float((found / np.log2(1 + _places(found))).sum())
+
+
+def _average_precision(found: np.ndarray, relevant: int) -> float:
+    hits = _hits(found)
+    return float((hits * hits.cumsum() / _places(found)).sum() / relevant)

@@ -95,7 +95,8 @@ def test_a_cross_encoder_of_pairs_scores_and_trains_as_theirs(model, tmp_path): 
 
     task = ours.task.bind(ours.encoder, ours.tokenizer)
     examples = [
-        TextExample("", "", a, b, ("1",), c) for (a, b), (_, c) in zip(PAIRS[:3], PAIRS[3:6], strict=True)
+        TextExample("", "", a, b, ("1",), c)
+        for (a, b), (_, c) in zip(PAIRS[:3], PAIRS[3:6], strict=True)
     ]
     rows = task.encode(examples, ours.tokenizer, Counter())
     batch = rows.take(np.arange(6), 16)
