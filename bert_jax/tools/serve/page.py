@@ -22,9 +22,9 @@ def page_policy() -> str:
     """Returns the policy of the pages: their own scripts only, and requests to their own server."""
     # A page of attention is shown in a frame, to which the policy of the page around it applies.
     parts = (*_PARTS, *_WAITING_PARTS, *attention.PARTS)
-    scripts = set(script_hashes(parts).split())
+    scripts = " ".join(sorted(set(script_hashes(parts).split())))
     return (
-        f"default-src 'none'; script-src {' '.join(sorted(scripts))}; style-src 'unsafe-inline';"
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline';"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
     )
 
