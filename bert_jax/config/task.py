@@ -20,6 +20,8 @@ TASKS: dict[str, type[TaskConfig] | str] = {
     "multiple_choice": "bert_jax.tasks.multiple_choice.task:MultipleChoice",
     "embedding": "bert_jax.tasks.embedding.task:Embedding",
     "splade": "bert_jax.tasks.splade.task:Splade",
+    "colbert": "bert_jax.tasks.colbert.task:Colbert",
+    "cross_encoder": "bert_jax.tasks.cross_encoder.task:CrossEncoder",
 }
 
 

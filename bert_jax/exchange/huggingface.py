@@ -18,12 +18,12 @@ from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
-from bert_jax.formats.hf_labels import IDENTITY, PROBLEM_TYPES
+from bert_jax.formats.hf_labels import IDENTITY, PROBLEM_TYPES, SIGMOID
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
 from bert_jax.formats.huggingface import FAMILIES, OWN, TASKS_BY_CLASS, Family
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import write_safetensors
-from bert_jax.formats.sentence_transformers import write_sentence_vectors
+from bert_jax.formats.sentence_transformers import projection_file, write_sentence_vectors
 from bert_jax.formats.weight_table import Arrays, export_params, weights_sha256
 from bert_jax.text.byte_level_tokenizer import ByteLevelTokenizer
 from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
@@ -54,9 +54,12 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     if family is OWN:
         (folder / MODELING.name).write_bytes(MODELING.read_bytes())
     write_tokenizer(model, folder, reads_pairs, family.frames_text)
+    projection = tensors.pop("projection.weight", None)
     # transformers requires the metadata.
     write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
     write_sentence_vectors(model.sentence_vectors, str(folder), model.config.model.hidden_size)
+    if projection is not None:
+        write_safetensors(projection_file(str(folder)), {"linear.weight": projection})
     return {
         "class": name,
         "tensors": {
@@ -138,8 +141,9 @@ def _class_of(model: LoadedModel, family: Family) -> str:
         if family.has_pairs and any(path.startswith("next_sentence/") for path in model.params):
             end = "ForPreTraining"
     else:
-        has_class = task.name in family.tasks
-        end = next((end for end, name in TASKS_BY_CLASS.items() if name == task.name), "")
+        stored = task.STORED_AS or task.name
+        has_class = stored in family.tasks
+        end = next((end for end, name in TASKS_BY_CLASS.items() if name == stored), "")
     if not has_class:
         raise UserError(
             f"transformers has no class for a {title} with config.task.name={task.name!r} whose"
@@ -193,11 +197,12 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
         content["id2label"] = {str(index): label for index, label in enumerate(labels)}
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name.endswith("ForSequenceClassification"):
-        types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
-        content["problem_type"] = types[model.config["task.problem_type"]]
+        if kind := model.config.get("task.problem_type", ""):
+            types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
+            content["problem_type"] = types[kind]
         if len(model.params["classifier/bias"]) == 1:
-            # Otherwise CrossEncoder of sentence-transformers would apply the sigmoid to the number.
-            content["sentence_transformers"] = {"activation_fn": IDENTITY}
+            # What CrossEncoder of sentence-transformers applies; its own default is the sigmoid.
+            content["sentence_transformers"] = {"activation_fn": IDENTITY if kind else SIGMOID}
     return content
 
 

@@ -273,6 +273,11 @@ def _expected_shapes(
         rows, features = shapes[words_param(model.name)]
         shapes[words_param(model.name)] = (rows - new, features)
     head = find_task(checkpoint.task).HEAD
+    if features := config.get("task.features", 0):
+        shapes = {
+            path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")
+        }
+        return shapes | {"projection/kernel": (model.hidden_size, features)}
     if not head:
         return shapes
     # Only the checkpoint knows the number of classes.

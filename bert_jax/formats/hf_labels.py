@@ -16,10 +16,12 @@ PROBLEM_TYPES = {
     "multi_label_classification": "multi",
     "regression": "regression",
 }
-# Keys with the function that sentence-transformers' CrossEncoder applies to the logits.
-_CROSS_ENCODER = ("sentence_transformers", "sbert_ce_default_activation_function")
-# That function, if it is none.
+# Keys with the function that sentence-transformers' CrossEncoder applies to the logits, in the
+# order of its versions.
+_CROSS_ENCODER = ("activation_fn", "sentence_transformers", "sbert_ce_default_activation_function")
+# That function, if it is none, and the usual one.
 IDENTITY = "torch.nn.modules.linear.Identity"
+SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
 
 def read_labels(values: Mapping[str, Any], path: str, rows: int) -> tuple[str, ...]:
@@ -78,6 +80,22 @@ def distinct_labels(labels: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]
     return tuple(names), notes
 
 
+def is_cross_encoder(values: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
+    """Returns whether the one logit of a head is that of a score from 0 to 1.
+
+    Args:
+      values: content of config.json.
+      settings: content of config_sentence_transformers.json; {} if there is none.
+    """
+    return SIGMOID in _functions({**values, **settings})
+
+
+def _functions(values: Mapping[str, Any]) -> list[str]:
+    """Returns the names of the functions that CrossEncoder applies to the logits."""
+    found = [values[key] for key in _CROSS_ENCODER if values.get(key)]
+    return [str(x["activation_fn"] if isinstance(x, dict) else x) for x in found]
+
+
 def read_problem_type(values: Mapping[str, Any], path: str, rows: int) -> tuple[str, list[str]]:
     """Returns what the logits of a text classifier are, and notes.
 
@@ -109,8 +127,7 @@ def read_problem_type(values: Mapping[str, Any], path: str, rows: int) -> tuple[
     notes = []
     if not stored and kind == "regression":
         notes.append("One label without problem_type: its logit is a number, a regression.")
-    functions = [str(values[key]) for key in _CROSS_ENCODER if values.get(key)]
-    if kind == "regression" and not all(IDENTITY in function for function in functions):
+    if kind == "regression" and set(_functions(values)) - {IDENTITY}:
         notes.append(
             "The number is the logit: sentence-transformers' CrossEncoder may apply a function to"
             " it, such as the sigmoid."

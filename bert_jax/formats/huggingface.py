@@ -12,14 +12,22 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats import model_configs
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint, read_json_object, sibling
 from bert_jax.formats.gpt import find_vocabulary, gpt_checkpoint
-from bert_jax.formats.hf_labels import distinct_labels, read_labels, read_problem_type
+from bert_jax.formats.hf_labels import (
+    distinct_labels,
+    is_cross_encoder,
+    read_labels,
+    read_problem_type,
+)
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import read_safetensors
+from bert_jax.formats.sentence_transformers import PROMPTS, projection_file
 from bert_jax.formats.weight_table import Arrays
 
 TITLE = "Hugging Face"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+# The projection of tokens that sentence-transformers stores apart.
+_PROJECTION = "projection.weight"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # Values of `hidden_act` -> the function that transformers computes.
 ACTIVATIONS = {
@@ -108,8 +116,7 @@ _BY_MODEL_TYPE = {"bert_jax": "bert"} | {
 
 def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     """Opens a folder, or a safetensors file in one."""
-    path = _transformer_folder(path)
-    arrays = tensors(path)
+    arrays, path = tensors(path), _transformer_folder(path)
     config_path = sibling(path, CONFIG)
     values = read_json_object(config_path)
     model_type = values.get("model_type", "bert")
@@ -170,6 +177,8 @@ def _open_bert(
         model["next_sentence"] = pooler in names
         if task == "pretraining" and not model["next_sentence"]:
             notes.append("It has no pooler: model.next_sentence=False.")
+    if task == "colbert":
+        settings["task.features"] = len(arrays[_PROJECTION])
     bias = next((row.tensor for row in table.rows if row.path == "classifier/bias"), "")
     stored = next((name for name in arrays if table.current_name(name) == bias), "")
     labels, kind = (), "single"
@@ -177,8 +186,12 @@ def _open_bert(
         rows = len(arrays[stored])
         labels = read_labels(values, config_path, rows)
         if task == "classification":
+            settings_path = sibling(path, PROMPTS)
+            functions = read_json_object(settings_path) if os.path.isfile(settings_path) else {}
             kind, more = read_problem_type(values, config_path, rows)
             labels, renamed = distinct_labels(() if kind == "regression" else labels)
+            if kind == "regression" and is_cross_encoder(values, functions):
+                task, more = "cross_encoder", []
             notes += [*more, *renamed]
     vocabulary, lowercase = folder_vocabulary(path, choices)
     return ForeignCheckpoint(
@@ -228,6 +241,8 @@ def _task(values: dict[str, Any], names: set[str], pooler: str) -> str:
                 return task
     if "qa_outputs.weight" in names:
         return "span"
+    if _PROJECTION in names:
+        return "colbert"
     if "classifier.weight" in names:
         return "classification" if pooler in names else "tagging"
     return "pretraining"
@@ -249,6 +264,8 @@ def tensors(path: str) -> Arrays:
             if name in arrays:
                 raise UserError(f"{file} has the tensor {name}, as another file of {path} has.")
             arrays[name] = array
+    if file := projection_file(path):
+        arrays[_PROJECTION] = read_safetensors(file)["linear.weight"]
     return arrays
 
 

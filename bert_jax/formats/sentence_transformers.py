@@ -1,9 +1,13 @@
 """How sentence-transformers makes vectors of texts: modules.json and the files that it names.
 
     modules.json                       the modules in order: Transformer, Pooling, Normalize, or
-                                       MLMTransformer, SpladePooling for sparse vectors
+                                       MLMTransformer, SpladePooling for sparse vectors, or
+                                       Transformer, Dense, MultiVectorMask, Normalize for a vector
+                                       of each token
     1_Pooling/config.json              the pooling, and whether it includes the tokens of a prompt
     1_SpladePooling/config.json        maximum or sum, and the function of the logits
+    1_Dense/config.json                the projection of each token, for a vector of each (ColBERT)
+    2_MultiVectorMask/config.json      tokens that do not count
     sentence_bert_config.json          the maximum length, lower case (formats.hf_vocabulary)
     tokenizer_config.json              the maximum length, if that file has none
     config_sentence_transformers.json  prompts by name, and the name of the default one
@@ -14,7 +18,7 @@ are made in a way that this package lacks, a workdir has the reason only.
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.files.atomic import read_json, write_json
@@ -23,7 +27,7 @@ from bert_jax.formats.foreign import read_json_object, sibling
 
 MODULES = "modules.json"
 _POOLING, _SPLADE_POOLING, _NORMALIZE = "1_Pooling", "1_SpladePooling", "2_Normalize"
-_SETTINGS, _PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
+_SETTINGS, PROMPTS = "sentence_bert_config.json", "config_sentence_transformers.json"
 # Up to version 5 the pooling has a field for each mode, later one field.
 _MODE, _NEW_MODE = "pooling_mode_", "pooling_mode"
 _MODES = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
@@ -32,6 +36,22 @@ POOLINGS = tuple(_MODES.values())
 SPLADE = "splade"
 _MLM_TRANSFORMER, _SPLADE_MODULE = "MLMTransformer", "SpladePooling"
 _SPLADE_VALUES = {"pooling_strategy": "max", "activation_function": "relu"}
+# The pooling of models with a vector for each token (ColBERT): none.
+MULTI = "multi"
+_DENSE, _MASK_MODULE = "Dense", "MultiVectorMask"
+PROJECTION, _MASK, _NORMALIZE_TOKENS = "1_Dense", "2_MultiVectorMask", "3_Normalize"
+_OF_TOKENS = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+_DENSE_VALUES = {
+    "bias": False,
+    "activation_function": "torch.nn.modules.linear.Identity",
+    **_OF_TOKENS,
+}
+_MASK_VALUES: dict[str, Any] = {"skiplist_words": [], "keep_only_token_ids": None}
+# Values of similarity_fn_name.
+_MAX_SIM = (None, "maxsim")
+# The module by which a kind of vectors is known, and the classes of sentence-transformers.
+_KINDS = {_SPLADE_MODULE: SPLADE, _MASK_MODULE: MULTI}
+_CLASSES = {"dense": "SentenceTransformer", SPLADE: "SparseEncoder", MULTI: "MultiVectorEncoder"}
 # The names of the first module: now, and in the first versions.
 _TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa")
 _SETTINGS_FILES = (
@@ -62,10 +82,11 @@ class SentenceVectors:
     """How the vector of a text is made of the last hidden states of its tokens.
 
     Attributes:
-      pooling: `mean`, `max` or `cls`, or SPLADE, whose vectors are weights of words; "" if the
-        folder is not one of sentence-transformers.
+      pooling: `mean`, `max` or `cls`; SPLADE, whose vectors are weights of words; MULTI, with a
+        vector of each token; "" if the folder is not one of sentence-transformers.
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
+      features: dimensions of the vector of a token, with MULTI.
       unknown: what is done besides, which this package does not do; "" if nothing.
       prompts: texts that come before a text, by name.
       default_prompt: name of the prompt that every text has; "": none.
@@ -76,6 +97,7 @@ class SentenceVectors:
     normalize: bool = False
     max_length: int = 0
     unknown: str = ""
+    features: int = 0
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
     pools_prompt: bool = True
@@ -91,7 +113,7 @@ class SentenceVectors:
         """
         if self.default_prompt and not chosen and self.default_prompt not in self.prompts:
             raise UserError(
-                f"{_PROMPTS} has default_prompt_name={self.default_prompt!r}, which is none of its"
+                f"{PROMPTS} has default_prompt_name={self.default_prompt!r}, which is none of its"
                 f" prompts ({', '.join(self.prompts)}): name one by prompt=."
             )
         text = self.prompts.get(chosen or self.default_prompt, chosen)
@@ -118,6 +140,8 @@ class SentenceVectors:
         made = f"{self.pooling} of the last hidden states{scaled}"
         if self.pooling == SPLADE:
             made = "weights of words (SPLADE), by encode --sparse"
+        if self.pooling == MULTI:
+            made = "one of each token (ColBERT), by encode --multi"
         prompts = ", ".join(name for name, text in self.prompts.items() if text)
         prompts = f"; prompts {prompts}" if prompts else ""
         return f"Vector of a text: {made}{prompts}."
@@ -134,20 +158,23 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
     except (ValueError, TypeError, KeyError, IndexError) as error:
         raise UserError(f"{path} is corrupt ({error!r}): get another one.") from None
     names = [kind for kind, _ in kinds if kind != "Dropout"]  # which does nothing here
-    is_sparse = _SPLADE_MODULE in names
-    wanted = _SPLADE_MODULE if is_sparse else "Pooling"
-    poolings = [os.path.join(folder, part) for kind, part in kinds if kind == wanted]
+    kind = next((kind for module, kind in _KINDS.items() if module in names), "dense")
+    wanted = {"dense": "Pooling", SPLADE: _SPLADE_MODULE, MULTI: _MASK_MODULE}[kind]
+    poolings = [os.path.join(folder, part) for name, part in kinds if name == wanted]
     values = _first_object([os.path.join(part, "config.json") for part in poolings])
-    modes = _splade_modes(values) if is_sparse else _modes(values)
+    read_modes = {"dense": _modes, SPLADE: _splade_modes, MULTI: lambda _: [MULTI]}
+    modes = read_modes[kind](values)
     pooling = _MODES.get(modes[0], modes[0]) if len(modes) == 1 else ""
-    pooling = pooling if pooling in (*POOLINGS, SPLADE) else ""
+    pooling = pooling if pooling in (*POOLINGS, SPLADE, MULTI) else ""
     settings = _first_object([os.path.join(first, name) for name in _SETTINGS_FILES])
-    prompts = _first_object([os.path.join(folder, _PROMPTS)])
+    prompts = _first_object([os.path.join(folder, PROMPTS)])
     unknown = next((str(m[_UNKNOWN]) for m in modules if _UNKNOWN in m), "")
-    unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts, is_sparse)
+    unknown = unknown or _unknown_modules(names) or _unknown_settings(settings, prompts, kind)
     unknown = unknown or ("" if pooling else f"pools by {' and '.join(modes)}")
-    if is_sparse and names[0] != _MLM_TRANSFORMER and "transformer_task" not in settings:
+    if kind == SPLADE and names[0] != _MLM_TRANSFORMER and "transformer_task" not in settings:
         unknown = unknown or "pools hidden states for sparse vectors"
+    if kind == MULTI and not unknown:
+        unknown = _unknown_tokens(folder, kinds, prompts)
     length = settings.get("max_seq_length")
     if length is None:
         config = _first_object([os.path.join(first, "tokenizer_config.json")])
@@ -157,17 +184,37 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
         "Normalize" in names,
         int(length) if length and length < _NO_LENGTH else 0,
         unknown,
-        prompts.get("prompts") or {},
-        prompts.get("default_prompt_name") or "",
-        values.get("include_prompt", True),
+        features=_projection_size(folder, kinds) if kind == MULTI else 0,
+        prompts=prompts.get("prompts") or {},
+        default_prompt=prompts.get("default_prompt_name") or "",
+        pools_prompt=values.get("include_prompt", True),
     )
+
+
+def _projection_size(folder: str, kinds: Sequence[tuple[str, str]]) -> int:
+    paths = [os.path.join(folder, part, "config.json") for name, part in kinds if name == _DENSE]
+    return int(_first_object(paths).get("out_features", 0))
+
+
+def projection_file(folder: str) -> str:
+    """Returns the file with the projection of tokens, in a folder with a vector of each; else ""."""
+    if read_sentence_vectors(folder).pooling != MULTI:
+        return ""
+    modules = read_json(os.path.join(folder, MODULES))
+    (part,) = [m["path"] for m in modules if str(m["type"]).endswith(_DENSE)]
+    return os.path.join(folder, part, "model.safetensors")
 
 
 def _unknown_modules(names: list[str]) -> str:
     """Returns what differs from a Transformer, a Pooling and any scaling to length 1.
 
-    Or, for sparse vectors, from a Transformer with its masked-LM head and their pooling.
+    Or, for sparse vectors, from a Transformer with its masked-LM head and their pooling; for those
+    of tokens, from a Transformer, a projection, a mask and a scaling to length 1.
     """
+    if _MASK_MODULE in names:
+        rest = [name for name in names[1:] if name != _MASK_MODULE]  # which may come anywhere
+        if names[0] in _TRANSFORMERS and rest == [_DENSE, "Normalize"]:
+            return ""
     if names[1:] == [_SPLADE_MODULE] and names[0] in (_MLM_TRANSFORMER, *_TRANSFORMERS):
         return ""
     if other := [name for name in names if name not in (*_TRANSFORMERS, "Pooling", "Normalize")]:
@@ -178,17 +225,30 @@ def _unknown_modules(names: list[str]) -> str:
     return f"has the modules {', '.join(names)} in this order"
 
 
-def _unknown_settings(
-    settings: Mapping[str, Any], prompts: Mapping[str, Any], is_sparse: bool
-) -> str:
+def _unknown_settings(settings: Mapping[str, Any], prompts: Mapping[str, Any], kind: str) -> str:
     """Returns the setting of the first module, or of the model, that is not followed."""
-    only = _ONLY_SPARSE if is_sparse else ONLY
+    only = _ONLY_SPARSE if kind == SPLADE else ONLY
     for key, value in settings.items():
         if key not in (*_FOLLOWED, *_IRRELEVANT) and value and value != only.get(key):
             return f"belongs to a folder with {key}={value!r} in {_SETTINGS}"
-    wanted = "SparseEncoder" if is_sparse else "SentenceTransformer"
-    if (kind := prompts.get("model_type", wanted)) != wanted:
-        return f"belongs to a {kind}"
+    wanted = _CLASSES[kind]
+    if (found := prompts.get("model_type", wanted)) != wanted:
+        return f"belongs to a {found}"
+    return ""
+
+
+def _unknown_tokens(
+    folder: str, kinds: Sequence[tuple[str, str]], prompts: Mapping[str, Any]
+) -> str:
+    """Returns what is done with the vectors of tokens that is not done here; "" if nothing."""
+    for module, values in ((_DENSE, _DENSE_VALUES), (_MASK_MODULE, _MASK_VALUES)):
+        part = next(part for name, part in kinds if name == module)
+        found = _first_object([os.path.join(folder, part, "config.json")])
+        for key, value in values.items():
+            if (got := found.get(key, value)) != value:
+                return f"has a module {module} with {key}={got!r}"
+    if (name := prompts.get("similarity_fn_name")) not in _MAX_SIM:
+        return f"belongs to a model with similarity_fn_name={name!r}"
     return ""
 
 
@@ -239,18 +299,31 @@ def write_sentence_vectors(
         return
     settings = {"do_lower_case": False}  # the tokenizer does it
     settings |= {"max_seq_length": vectors.max_length} if vectors.max_length else {}
-    model = {"similarity_fn_name": "cosine"}
+    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
+    package, configs = "sentence_transformers.models", {}
     if vectors.pooling == SPLADE:
-        package, pooling = "sentence_transformers.sparse_encoder.models", _SPLADE_VALUES
+        package = "sentence_transformers.sparse_encoder.models"
         modules = [(_MLM_TRANSFORMER, ""), (_SPLADE_MODULE, _SPLADE_POOLING)]
-        model = {"similarity_fn_name": "dot", "model_type": "SparseEncoder"}
+        configs[_SPLADE_POOLING] = _SPLADE_VALUES
+        model = {"similarity_fn_name": "dot", "model_type": _CLASSES[SPLADE]}
+    elif vectors.pooling == MULTI:
+        package = "sentence_transformers"
+        modules = [
+            ("base.modules.transformer.Transformer", ""),
+            ("base.modules.dense.Dense", PROJECTION),
+            ("multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask", _MASK),
+            ("base.modules.normalize.Normalize", _NORMALIZE_TOKENS),
+        ]
+        sizes = {"in_features": hidden_size, "out_features": vectors.features}
+        configs[PROJECTION] = sizes | _DENSE_VALUES
+        configs |= {_MASK: _MASK_VALUES, _NORMALIZE_TOKENS: _OF_TOKENS}
+        model = {"similarity_fn_name": "maxsim", "model_type": _CLASSES[MULTI]}
     else:
-        package = "sentence_transformers.models"
         modules = [("Transformer", ""), ("Pooling", _POOLING)]
         modules += [("Normalize", _NORMALIZE)] if vectors.normalize else []
-        pooling = {"word_embedding_dimension": hidden_size}
+        pooling: dict[str, Any] = {"word_embedding_dimension": hidden_size}
         pooling |= {_MODE + mode: name == vectors.pooling for mode, name in _MODES.items()}
-        pooling["include_prompt"] = vectors.pools_prompt
+        configs[_POOLING] = pooling | {"include_prompt": vectors.pools_prompt}
     for _, part in modules:
         os.makedirs(os.path.join(folder, part), exist_ok=True)
     contents = {
@@ -258,9 +331,9 @@ def write_sentence_vectors(
             {"idx": number, "name": str(number), "path": part, "type": f"{package}.{kind}"}
             for number, (kind, part) in enumerate(modules)
         ],
-        f"{modules[1][1]}/config.json": pooling,
+        **{f"{part}/config.json": config for part, config in configs.items()},
         _SETTINGS: settings,
-        _PROMPTS: {
+        PROMPTS: {
             "prompts": dict(vectors.prompts),
             "default_prompt_name": vectors.default_prompt or None,
             **model,

@@ -46,6 +46,8 @@ class Choice:
         sentences of a model that was trained for it (`config.task.matryoshka`).
       sparse: whether the vector of a sentence has a weight for each word of the vocabulary, from a
         masked-LM head (SPLADE), float32[vocab_size]; only `long` and `prompt` go with it.
+      multi: whether the vectors of tokens are those that MaxSim compares (ColBERT), float32[tokens,
+        features]; with level="subword", and only `long` and `prompt` go with it.
       exact: whether sentence vectors are computed in the model's dtype. Otherwise the products of a
         float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
         the models measured, the cosine of a vector and the exact one is at least 0.9999.
@@ -62,6 +64,7 @@ class Choice:
     prompt: str = ""
     dimensions: int = 0
     sparse: bool = False
+    multi: bool = False
     exact: bool = False
 
     def __post_init__(self):
@@ -81,10 +84,10 @@ class Choice:
         if self.dimensions < 0:
             raise UserError(f"dimensions={self.dimensions} must be at least 1, or 0 for all.")
         for name in ("prompt", "dimensions"):
-            if (got := getattr(self, name)) and self.level != "sentence":
+            if (got := getattr(self, name)) and self.level != "sentence" and not self.multi:
                 raise UserError(f"{name}={got} is for level=sentence, not {self.level}.")
-        if self.sparse:
-            self._check_sparse()
+        if self.sparse or self.multi:
+            self._check_other()
         if not all(map(math.isfinite, self.weights)):
             raise UserError(f"weights={self.weights} are not all finite.")
         if self.layers in SEVERAL and self.level == "sentence":
@@ -93,12 +96,14 @@ class Choice:
                 " or level=subword."
             )
 
-    def _check_sparse(self) -> None:
-        only = {"level": "sentence", "layers": "last", "pooling": "", "dimensions": 0}
+    def _check_other(self) -> None:
+        """Raises UserError for what sparse vectors, or those of tokens, do not have."""
+        kind = "sparse ones" if self.sparse else "those of ColBERT"
+        level = "sentence" if self.sparse else "subword"
+        only = {"level": level, "layers": "last", "pooling": "", "dimensions": 0}
+        only |= {"multi": False} if self.sparse else {}
         for name, value in {**only, "normalize": None}.items():
             if (got := getattr(self, name)) != value:
-                raise UserError(
-                    f"{name}={got} is for dense vectors, not sparse ones: leave it out."
-                )
+                raise UserError(f"{name}={got} is for dense vectors, not {kind}: leave it out.")
         if self.long == "windows":
-            raise UserError("long=windows is for dense vectors, not sparse ones: take truncate.")
+            raise UserError(f"long=windows is for dense vectors, not {kind}: take truncate.")

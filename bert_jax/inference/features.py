@@ -14,7 +14,7 @@ from bert_jax.config.encoder_fields import TransformerConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, word_spans
 from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
-from bert_jax.formats.sentence_transformers import SPLADE, read_sentence_vectors
+from bert_jax.formats.sentence_transformers import MULTI, SPLADE, read_sentence_vectors
 from bert_jax.inference.feature_choice import SEVERAL, Choice
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.long_texts import truncate, windows
@@ -25,10 +25,13 @@ from bert_jax.models.layer_choice import LAYER_CHOICES, choose
 from bert_jax.models.model import EncoderConfig
 from bert_jax.models.pooling import EncoderWithPooler, pool
 from bert_jax.scores.retrieval import unit
+from bert_jax.tasks.colbert.model import ColbertModel
 from bert_jax.tasks.splade.model import SpladeModel
 
 Features = dict[str, np.ndarray]
 _ADVICE = "shorten it, or encode it with truncate or windows"
+# What a folder of sentence-transformers gives besides dense vectors, and the flag for it.
+_OTHER = {SPLADE: ("sparse vectors", "sparse"), MULTI: ("a vector of each token", "multi")}
 # float32[tokens, features] -> float32[features].
 _POOL: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "cls": lambda hidden: hidden[0],
@@ -59,6 +62,10 @@ class FeatureExtractor:
         config = self.model.encoder
         if choice.sparse:
             self._forward = self.model.compile(functools.partial(_forward_sparse, config))
+            return
+        if choice.multi:
+            module = ColbertModel(config, self.model.config["task.features"])
+            self._forward = self.model.compile(functools.partial(_forward_multi, module))
             return
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
         is_float32 = isinstance(config, TransformerConfig) and config.dtype == "float32"
@@ -179,8 +186,13 @@ class FeatureExtractor:
 def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
     """Returns a choice with its pooling and scaling, and the tokens of the longest text."""
     longest = model.encoder.max_position_embeddings
-    if choice.level != "sentence":
+    if choice.level != "sentence" and not choice.multi:
         return choice, longest
+    if choice.multi and model.task.EMBEDS != "multi":
+        raise UserError(
+            f"{model.folder} gives no vectors of tokens that MaxSim compares: train it on pairs"
+            " with --task=colbert."
+        )
     vectors = read_sentence_vectors(model.folder)
     if vectors.unknown and not choice.pooling:
         raise UserError(
@@ -188,13 +200,14 @@ def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
             " pooling=mean, max or cls gives other vectors."
         )
     max_length = min(longest, vectors.max_length or longest)
-    if choice.sparse:
-        if model.task.EMBEDS != "sparse":
-            check_fills_masks(model)
+    if choice.sparse and model.task.EMBEDS != "sparse":
+        check_fills_masks(model)
+    if choice.sparse or choice.multi:
         return dataclasses.replace(choice, prompt=vectors.prompt(choice.prompt)), max_length
-    if vectors.pooling == SPLADE and not choice.pooling:
+    if vectors.pooling in _OTHER and not choice.pooling:
+        what, flag = _OTHER[vectors.pooling]
         raise UserError(
-            f"{model.folder} gives sparse vectors: encode --sparse, or encode_sparse in Python;"
+            f"{model.folder} gives {what}: encode --{flag}, or encode_{flag} in Python;"
             " pooling=mean, max or cls gives other vectors."
         )
     size = model.encoder.hidden_size * (4 if choice.layers == "concat_last_4" else 1)
@@ -271,3 +284,11 @@ def _forward_sparse(
     """Returns `embeddings` of packed rows, float32[batch, N, vocab_size]."""
     outputs: Any = SpladeModel(config).apply({"params": params}, batch, deterministic=True)
     return {"embeddings": outputs.vectors}
+
+
+def _forward_multi(
+    module: ColbertModel, params: Any, batch: Mapping[str, jax.Array]
+) -> dict[str, jax.Array]:
+    """Returns `hidden_states` of packed rows, float32[batch, seq, 1, features]."""
+    outputs: Any = module.apply({"params": params}, batch, deterministic=True)
+    return {"hidden_states": outputs.vectors.swapaxes(1, 2)}

@@ -241,6 +241,28 @@ class Model(TrainedModel):
         return stack_sparse(vectors, self.encoder.vocab_size)
 
     @python_spelling()
+    def encode_multi(
+        self, texts: Texts, long: Literal["error", "truncate"] = "error", prompt: str = ""
+    ) -> list[np.ndarray]:
+        """Returns a vector for each token of each text, float32[tokens, features] of length 1.
+
+        A query matches a document by MaxSim (ColBERT): the sum, over the tokens of the query, of
+        the largest product with a token of the document.
+
+        Args:
+          texts, long, prompt: see `encode`; `long` is "error" or "truncate".
+
+        Raises:
+          UserError: the model was not trained with task="colbert".
+
+        >>> query, document = model.encode_multi(["A cat?", "A cat sat."])
+        >>> similarity = (query @ document.T).max(axis=1).sum()
+        """
+        read = {"long": long, "prompt": prompt}
+        found = self._extract(texts, level="subword", multi=True, **read)[1]
+        return [features["hidden_states"][0] for _, features in found]
+
+    @python_spelling()
     def hidden_states(
         self, texts: Texts, layers: str | int = "last", **choice: Any
     ) -> list[dict[str, Any]]:

@@ -21,7 +21,10 @@ from bert_jax.models.pooling import EncoderWithPooler
 HEAD_RULES: Rules = (
     (r"(^|/)(masked_lm|softmax)/bias$", PartitionSpec("tensor")),
     (r"(^|/)softmax/kernel$", PartitionSpec("tensor", "fsdp")),
-    (r"(^|/)(pooler|transform|next_sentence|classifier|span)/kernel$", PartitionSpec("fsdp")),
+    (
+        r"(^|/)(pooler|transform|next_sentence|classifier|span|projection)/kernel$",
+        PartitionSpec("fsdp"),
+    ),
     (r"(^|/)(pooler|transform|next_sentence|classifier|span)/bias$", PartitionSpec()),
     (r"(^|/)masked_lm/layer_norm/(bias|scale)$", PartitionSpec()),
     (r"(^|/)copy_head/(query|key)/kernel$", PartitionSpec("fsdp")),

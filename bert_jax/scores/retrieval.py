@@ -32,6 +32,25 @@ def sparse_products(queries: Any, candidates: Any) -> np.ndarray:
     return (queries @ candidates.T).toarray()
 
 
+def ragged(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns an array of objects, [arrays], of arrays with different shapes."""
+    found = np.empty(len(arrays), object)
+    found[:] = arrays
+    return found
+
+
+def max_similarities(queries: np.ndarray, candidates: np.ndarray) -> np.ndarray:
+    """Returns float[m, n] sums, over a query's tokens, of the largest product with a candidate's.
+
+    Args:
+      queries, candidates: objects [m] and [n], float[tokens, features] each, with at least a token.
+    """
+    tokens = np.concatenate([*candidates])
+    starts = np.cumsum([0, *map(len, candidates)])[:-1]
+    rows = [np.maximum.reduceat(query @ tokens.T, starts, axis=1).sum(axis=0) for query in queries]
+    return np.stack(rows)
+
+
 def rank_pairs(
     anchors: Sequence[str],
     positives: Sequence[str],

@@ -59,6 +59,8 @@ class Task(TaskConfig):
 
     # Top-level name of the head's parameters whose bias has a value for each class; "": none.
     HEAD: ClassVar[str] = ""
+    # Another task, as whose class programs store a model with this head; "": none.
+    STORED_AS: ClassVar[str] = ""
     # Whether the model has a pooler.
     POOLS: ClassVar[bool] = False
     # Whether the model has a masked-LM head.
@@ -68,7 +70,7 @@ class Task(TaskConfig):
     # Whether the rows are those of streams: row b of a batch continues row b of the one before.
     READS_STREAMS: ClassVar[bool] = False
     # What the model is trained to give for a text: a `dense` vector, or a `sparse` one, the weights
-    # of the words of the vocabulary; "": none.
+    # of the words of the vocabulary, or `multi`, a vector of each token; "": none.
     EMBEDS: ClassVar[str] = ""
     # Whether a phase of another task's run can train it; see `as_phase`.
     CAN_BE_PHASE: ClassVar[bool] = False

@@ -108,7 +108,7 @@ def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: A
     store.save(config, workdir, folder)
     pathlib.Path(folder, loaded.vocabulary.copy_name).write_bytes(loaded.vocabulary.content)
     write_json(os.path.join(folder, CERTIFICATE), certificate)
-    if config.task.HEAD:
+    if config.task.labels is not None:
         write_labels(folder, () if config.task.reads_numbers else loaded.labels)
     size = config.model.hidden_size
     write_sentence_vectors(loaded.sentence_vectors, folder, size, is_workdir=True)

@@ -1,16 +1,20 @@
 """Models of pairs are cross-encoders of sentence-transformers, with equal scores."""
 
 import random
+from collections import Counter
 
+import jax
 import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.data.labelled.examples import TextExample
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
 from tests import tiny
 from tests.test_api import WORDS, files, model  # noqa: F401
 
+torch = pytest.importorskip("torch")
 sentence_transformers = pytest.importorskip("sentence_transformers")
 RNG = random.Random(0)
 PAIRS = [(" ".join(RNG.choices(WORDS, k=3)), " ".join(RNG.choices(WORDS, k=4))) for _ in range(40)]
@@ -60,3 +64,60 @@ def test_ranks_and_scores_are_those_of_the_exported_cross_encoder(reranker, tmp_
 def test_other_models_do_not_rank(model):  # noqa: F811
     with pytest.raises(UserError, match="task.name='pretraining' does not rank texts"):
         model.rank(QUERY, DOCUMENTS)
+
+
+def test_a_cross_encoder_of_pairs_scores_and_trains_as_theirs(model, tmp_path):  # noqa: F811
+    """Scores of an export, of an import, and the loss and gradient of a batch."""
+    from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
+
+    ours = bert_jax.finetune(
+        model,
+        [{"anchor": a, "positive": b} for a, b in PAIRS],
+        task="cross_encoder",
+        workdir=tmp_path / "run",
+        listener=Listener(),
+        epochs=1.0,
+        optimizer__learning_rate=1e-2,
+        model__dropout_rate=0.0,
+        model__attention_dropout_rate=0.0,
+        task__pool="cls",
+        task__pooler=True,
+        prng_impl=tiny.PRNG_IMPL,
+    )
+    ours.export("huggingface", tmp_path / "exported")
+    theirs = sentence_transformers.CrossEncoder(str(tmp_path / "exported"), device="cpu")
+    pairs = [(QUERY, text) for text in DOCUMENTS]
+    expected = theirs.predict(pairs)
+    theirs.save_pretrained(str(tmp_path / "saved"))
+    for name in ("run", "exported", "saved"):
+        found = [row["score"] for row in bert_jax.load(tmp_path / name).predict(pairs)]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+    task = ours.task.bind(ours.encoder, ours.tokenizer)
+    examples = [
+        TextExample("", "", a, b, ("1",), c) for (a, b), (_, c) in zip(PAIRS[:3], PAIRS[3:6], strict=True)
+    ]
+    rows = task.encode(examples, ours.tokenizer, Counter())
+    batch = rows.take(np.arange(6), 16)
+
+    def mean(params):
+        outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+        found = task.losses(outputs, batch)["task_loss"]
+        return found.numerator / found.denominator
+
+    found, gradient = jax.jit(jax.value_and_grad(mean))(ours.params)
+    theirs.train()
+    texts = [(e.text_a, text) for e in examples for text in (e.text_b, e.negative)]
+    labels = torch.tensor([1.0, 0.0] * 3)
+    columns = [list(column) for column in zip(*texts, strict=True)]
+    loss = BinaryCrossEntropyLoss(theirs)(columns, labels)
+    loss.backward()
+    np.testing.assert_allclose(found, loss.item(), rtol=1e-5)
+    table = dict(theirs.named_parameters())
+    for end, value in {
+        "classifier.weight": gradient["classifier"]["kernel"].T,
+        "word_embeddings.weight": gradient["bert"]["embeddings"]["word_embeddings"]["embedding"],
+    }.items():
+        (name,) = (name for name in table if name.endswith(end))
+        grad = table[name].grad.numpy()
+        np.testing.assert_allclose(np.asarray(value)[: len(grad)], grad, atol=1e-5)

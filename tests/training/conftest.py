@@ -188,7 +188,7 @@ def files(tmp_path_factory):
         paths[name] = folder / f"{name}-train{suffix}", folder / f"{name}-eval{suffix}"
         for path, seed, count in zip(paths[name], (0, 1), (NUM_TRAIN, NUM_EVAL), strict=True):
             write(path, random.Random(seed), count)
-    return {**paths, "splade": paths["embedding"]}
+    return paths | dict.fromkeys(("splade", "colbert", "cross_encoder"), paths["embedding"])
 
 
 @pytest.fixture(scope="session")

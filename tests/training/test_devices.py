@@ -59,6 +59,14 @@ LABELLED = {
         {"task.text_a": "sentence1", "task.text_b": "sentence2", "task.label": ""},
     ),
     "splade": ("splade", {"task.text_a": "sentence1", "task.text_b": "sentence2"}),
+    "colbert": (
+        "colbert",
+        {"task.text_a": "sentence1", "task.text_b": "sentence2", "task.features": 8},
+    ),
+    "cross_encoder": (
+        "cross_encoder",
+        {"task.text_a": "sentence1", "task.text_b": "sentence2", "data.max_examples_per_row": 3},
+    ),
 }
 # Rows of several examples, losses that relate examples, and phases stand for the others.
 DEFAULT = ("packed", "embedding", "pretraining")

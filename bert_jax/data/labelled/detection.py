@@ -47,7 +47,9 @@ _CONTEXTS = (
 _MAX_ROWS = 1000
 
 # Tasks on pairs of texts that belong together.
-_PAIRS = ("embedding", "splade")
+_PAIRS = ("embedding", "splade", "colbert", "cross_encoder")
+# Those whose pairs may have scores: fields that go with them.
+_SCORED: dict[str, dict[str, Any]] = {"embedding": {"task.loss": "cosent"}, "cross_encoder": {}}
 TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", *_PAIRS)
 
 
@@ -197,15 +199,15 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
     fields |= table.id_fields()
     label = table.named("label", _SCORES)
     is_scored = label and _are_numbers(table.columns.get(parse_column(str(label)), [""]))
-    if is_scored and task == "embedding":
-        fields |= {"task.label": str(label), "task.loss": "cosent"}
-        fields["metrics"] = ("spearman", "pearson")
+    if is_scored and task in _SCORED:
+        fields |= {"task.label": str(label), "metrics": ("spearman", "pearson"), **_SCORED[task]}
         what = f"pairs of texts ({names[0]}, {names[1]}) and their scores ({label})"
-        return Detection("embedding", what, fields)
+        return Detection(task, what, fields)
     if negative := known(_NEGATIVES, table.columns):
         fields["task.negative"] = str(negative)
         names.append(str(negative))
-    return Detection(task, f"texts to embed ({', '.join(names)})", fields)
+    verb = "pairs of texts" if task == "cross_encoder" else "texts to embed"
+    return Detection(task, f"{verb} ({', '.join(names)})", fields)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

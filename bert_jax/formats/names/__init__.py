@@ -5,6 +5,7 @@ Face checkpoint. The keys are those of `models.MODELS` and of `formats.FORMATS`;
 has a model without a row.
 """
 
+import dataclasses
 from collections.abc import Mapping
 
 from bert_jax.formats.names import bert, bert_relatives, gpt
@@ -83,13 +84,20 @@ _ELMO = (
 )
 BILM = WeightTable(_ELMO)
 
+
+def _projects(table: WeightTable) -> WeightTable:
+    """Returns a table with the projection of tokens, which sentence-transformers stores apart."""
+    rows = dense("projection", "projection", bias=False)
+    return dataclasses.replace(table, rows=(*table.rows, *rows))
+
+
 NAMES: dict[str, Mapping[str, WeightTable]] = {
-    "bert": {"huggingface": bert.HUGGINGFACE, "google": bert.GOOGLE},
-    "distilbert": {"huggingface": bert_relatives.DISTILBERT},
-    "electra": {"huggingface": bert_relatives.ELECTRA},
-    "roberta": {"huggingface": bert_relatives.ROBERTA},
-    "xlm_roberta": {"huggingface": bert_relatives.XLM_ROBERTA},
-    "modernbert": {"huggingface": MODERNBERT},
+    "bert": {"huggingface": _projects(bert.HUGGINGFACE), "google": bert.GOOGLE},
+    "distilbert": {"huggingface": _projects(bert_relatives.DISTILBERT)},
+    "electra": {"huggingface": _projects(bert_relatives.ELECTRA)},
+    "roberta": {"huggingface": _projects(bert_relatives.ROBERTA)},
+    "xlm_roberta": {"huggingface": _projects(bert_relatives.XLM_ROBERTA)},
+    "modernbert": {"huggingface": _projects(MODERNBERT)},
     "gpt": {"huggingface": gpt.HUGGINGFACE, "openai": gpt.OPENAI},
     "elmo": {"bilm": BILM},
 }

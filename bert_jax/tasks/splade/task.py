@@ -12,7 +12,6 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import derived, setting
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import SPLADE, SentenceVectors
@@ -20,25 +19,21 @@ from bert_jax.models.heads import word_flops
 from bert_jax.models.task_heads import EmbeddingOutputs
 from bert_jax.scores import retrieval
 from bert_jax.tasks.embedding.losses import dot_products, in_batch_loss
-from bert_jax.tasks.embedding.task import Embedding
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.splade.model import SpladeModel
 from bert_jax.tasks.task import Batch
+from bert_jax.tasks.text_pairs import TextVectors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Splade(Embedding):
+class Splade(TextVectors):
     """Sparse vectors of texts.
 
     Attributes:
-      label, decimal, pool, matryoshka: fields of dense vectors, which sparse ones lack.
       is_trained: whether batches are those of training, in which regularizers grow.
     """
 
     name: str = "splade"
-    # The other examples of the batch are negatives: of the first text of a pair (in_batch), or also
-    # of the second one (in_batch_symmetric).
-    loss: str = setting("in_batch", choices=("in_batch", "in_batch_symmetric"))
     # Products of vectors are divided by it.
     temperature: float = setting(10.0)
     # Weight of the FLOPS regularizer of first texts (queries).
@@ -48,17 +43,9 @@ class Splade(Embedding):
     # Fraction of the training steps in which both weights grow from 0, as the square of the steps.
     flops_warmup: float = setting(1 / 3, minimum=0.0)
 
-    label: str = derived("")
-    decimal: str = derived(".")
-    pool: str = derived(SPLADE)
-    matryoshka: tuple[int, ...] = derived(())
     is_trained: bool = derived(False)
 
     EMBEDS = "sparse"
-
-    @classmethod
-    def default_config(cls) -> FinetuningConfig:
-        return FinetuningConfig(task=cls(), global_batch_size=64, metrics=tuple(retrieval.METRICS))
 
     def bind(self, model, tokenizer, phase=None, evaluate=False):
         if model.is_causal or not model.has_word_table:

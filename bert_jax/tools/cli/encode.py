@@ -15,6 +15,9 @@ each text, in the order of the input; - prints JSON lines. docs/encode.md lists 
 --sparse computes weights of words (SPLADE): JSON lines {"token": weight}, the largest first, or a
 .npz that scipy.sparse.load_npz reads.
 
+--multi computes the vectors of tokens that MaxSim compares (ColBERT), as --level=subword writes
+hidden states.
+
 A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
 reads it in overlapping windows, from which each token is taken once.
 
@@ -56,6 +59,7 @@ FLAGS = (
     Flag("prompt", "", "Text before each text, or the name of a prompt of the model."),
     Flag("dimensions", 0, "Sentence: first dimensions to keep; 0: all.", minimum=0),
     Flag("sparse", False, "Weights of words, of a masked-LM head (SPLADE): .jsonl or .npz."),
+    Flag("multi", False, "The vectors of tokens of a model trained with --task=colbert."),
     Flag("truncate", False, "Cut off the end of texts that are too long."),
     Flag("windows", False, "Read texts that are too long in overlapping windows."),
     Flag("stride", 0, "Tokens between the starts of windows; 0: half of a window.", minimum=0),
@@ -70,8 +74,8 @@ def run(flags: argparse.Namespace) -> None:
     inputs = find_inputs(flags.text, flags.column)
     is_file = bool(check_output(flags.output, SPARSE if flags.sparse else ARRAYS, inputs.paths))
     inputs.print_notes()
-    if not flags.output and flags.level != "sentence":
-        raise UserError(f"--output is missing: the file for the vectors of each {flags.level}.")
+    if not flags.output and choice.level != "sentence":
+        raise UserError(f"--output is missing: the file for the vectors of each {choice.level}.")
 
     model = load_model(flags)
     from bert_jax.inference.features import FeatureExtractor
@@ -117,7 +121,7 @@ def _choice(flags: argparse.Namespace) -> Choice:
     return Choice(
         layers=flags.layers,
         weights=_numbers(flags.weights),
-        level=flags.level,
+        level="subword" if flags.multi else flags.level,
         word=flags.word or "mean",
         pooling=flags.pooling,
         normalize=flags.normalize,
@@ -126,6 +130,7 @@ def _choice(flags: argparse.Namespace) -> Choice:
         prompt=flags.prompt,
         dimensions=flags.dimensions,
         sparse=flags.sparse,
+        multi=flags.multi,
         exact="dtype" in flags.overrides,
     )
 

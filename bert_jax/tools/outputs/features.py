@@ -74,6 +74,7 @@ def _array_specs(extractor: FeatureExtractor, sizes: np.ndarray) -> dict[str, Ar
     layers = layers.get(str(choice.layers), 1)
     size = {"concat_last_4": 4 * model.hidden_size, "directions": model.hidden_size // 2}
     size = size.get(str(choice.layers), model.hidden_size)
+    size = extractor.model.config["task.features"] if choice.multi else size
     specs = {
         "input_ids": ArraySpec((texts, tokens), 0, np.int32),
         "attention_mask": ArraySpec((texts, tokens), 0, np.int32),
@@ -86,6 +87,6 @@ def _array_specs(extractor: FeatureExtractor, sizes: np.ndarray) -> dict[str, Ar
     if choice.level == "word":
         specs["word_spans"] = ArraySpec((texts, words, 2), 0, np.int32)
         specs["word_characters"] = ArraySpec((texts, words, 3), 0, np.int32)
-    if extractor.model.has_pooler:
+    if extractor.model.has_pooler and not choice.multi:
         specs["pooled"] = ArraySpec((texts, model.hidden_size), 0, np.float32)
     return specs
