@@ -79,12 +79,9 @@ def started(workdir: str, *flags: str) -> Iterator[tuple[subprocess.Popen, str]]
     )
     assert process.stdout and process.stderr
     try:
-        address = ""
         for line in process.stdout:
             if found := re.match(r"serving .* at (http:\S+)$", line):
-                address = found[1]
-            if line.startswith("ready"):
-                yield process, address
+                yield process, found[1]
                 break
         else:
             raise UserError(f"The server did not start: {process.stderr.read().strip()}")

@@ -37,6 +37,7 @@ def take(page: str, picture: str) -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         opened = browser.new_page(viewport=SIZE)
         opened.goto(page if "://" in page else pathlib.Path(page).resolve().as_uri())
+        opened.wait_for_selector("main section")  # a server's model may be loaded meanwhile
         for button in ("button.sample", "button[type=submit]"):
             if (found := opened.locator(f"{button} >> visible=true").first).count():
                 found.click()

@@ -5,15 +5,20 @@
     curl -d '{"inputs": ["The [MASK] of the list."]}' -H 'Content-Type: application/json' \\
         http://127.0.0.1:8000/api/predict
 
-The page and GET /api say what the model can do. Ctrl-C or SIGTERM ends the server after what it has
-accepted. docs/serve.md describes the API.
+The port answers at once, with status 503 until the model is loaded. The page and GET /api say what
+the model can do. Ctrl-C or SIGTERM ends the server after what it has accepted. docs/serve.md
+describes the API.
 """
 
 import argparse
 import importlib.util
+from typing import TYPE_CHECKING
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model
+
+if TYPE_CHECKING:
+    from bert_jax.tools.serve.service import Service
 
 FLAGS = (
     *TRAINED,
@@ -37,10 +42,18 @@ def run(flags: argparse.Namespace) -> None:
             )
 
     from bert_jax.tools.serve.server import is_local, open_socket, serve
-    from bert_jax.tools.serve.service import Service
 
     def report(line: str) -> None:
         print(line, flush=True)
+
+    def load() -> "Service":
+        model = load_model(flags)
+        from bert_jax.tools.serve.service import Service
+
+        service = Service(model, flags.top_k)
+        for name, reason in service.missing.items():
+            report(f"without    {name}: {reason}")
+        return service
 
     opened = open_socket(flags.host, flags.port)
     if not is_local(opened):
@@ -48,7 +61,4 @@ def run(flags: argparse.Namespace) -> None:
             f"warning    --host={flags.host}: other machines can ask this server, which has no"
             " passwords"
         )
-    service = Service(load_model(flags), flags.top_k, flags.warm)
-    for name, reason in service.missing.items():
-        report(f"without    {name}: {reason}")
-    serve(service, opened, flags.waiting, flags.rate, report)
+    serve(load, opened, flags.warm, flags.waiting, flags.rate, report)

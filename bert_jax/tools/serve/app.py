@@ -15,23 +15,19 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.serve import forms, requests
 from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.endpoints import Endpoint
-from bert_jax.tools.serve.guard import Guard, error_response
+from bert_jax.tools.serve.guard import error_response
 from bert_jax.tools.serve.openapi import describe_api
 from bert_jax.tools.serve.page import serve_page
 from bert_jax.tools.serve.service import Service
 
-# Seconds after which to ask again, while programs are compiled.
-_RETRY_SECONDS = "5"
 
-
-def make_app(service: Service, batcher: Batcher, rate: float, is_local: bool) -> Guard:
+def make_app(service: Service, batcher: Batcher, rate: float) -> Starlette:
     """Returns the application.
 
     Args:
       service: what the model can do.
       batcher: computes the requests.
-      rate: requests a second of one client; 0: any number.
-      is_local: whether the server listens at a loopback address.
+      rate: requests a second of one client, for the description; 0: any number.
     """
     views = [(f"/api/{e.name}", view) for e in service.endpoints for view in e.form.views]
     page = serve_page(service.name, service.about, views, service.missing)
@@ -60,9 +56,7 @@ def make_app(service: Service, batcher: Batcher, rate: float, is_local: bool) ->
         return JSONResponse(openapi)
 
     async def show_health(request: Request) -> Response:
-        if service.is_ready:
-            return JSONResponse(service.state)
-        return JSONResponse(service.state, 503, {"Retry-After": _RETRY_SECONDS})
+        return JSONResponse({"status": "ready"})
 
     openapi = describe_api(service.name, service.about, service.endpoints)
     routes = [
@@ -72,24 +66,18 @@ def make_app(service: Service, batcher: Batcher, rate: float, is_local: bool) ->
         Route("/openapi.json", show_openapi),
     ]
     for endpoint in service.endpoints:
-        answer = functools.partial(_answer, service, endpoint, batcher)
+        answer = functools.partial(_answer, endpoint, batcher)
         routes.append(Route(f"/api/{endpoint.name}", answer, methods=["POST"]))
     handlers: dict[Any, Any] = {
         HTTPException: _show_http_error,
         UserError: _show_user_error,
         Exception: _show_defect,
     }
-    return Guard(Starlette(routes=routes, exception_handlers=handlers), rate, is_local)
+    return Starlette(routes=routes, exception_handlers=handlers)
 
 
-async def _answer(
-    service: Service, endpoint: Endpoint, batcher: Batcher, request: Request
-) -> Response:
+async def _answer(endpoint: Endpoint, batcher: Batcher, request: Request) -> Response:
     body = await _read_body(request)
-    if not service.is_ready:
-        done, of = service.state["compiled"], service.state["of"]
-        message = f"Programs are being compiled, {done} of {of}: ask again in {_RETRY_SECONDS} s."
-        raise HTTPException(503, message, {"Retry-After": _RETRY_SECONDS})
     form, allowed = endpoint.form, (endpoint.min_inputs, endpoint.max_inputs)
     inputs = requests.parse_inputs(body, form.fields, *allowed, form.columns)
     examples = [form.make(values, f"inputs[{number}]") for number, values in enumerate(inputs)]
@@ -101,7 +89,8 @@ async def _read_body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     # Forms of other sites cannot have this type without being asked for permission first.
     if kind != "application/json":
-        raise HTTPException(415, "The Content-Type of the request must be application/json.")
+        message = f"The Content-Type of the request is {kind!r:.60}, and must be application/json."
+        raise HTTPException(415, message)
     body, size = bytearray(), 0
     try:
         async with asyncio.timeout(requests.BODY_SECONDS):
@@ -114,17 +103,18 @@ async def _read_body(request: Request) -> bytes:
         message = f"The body did not arrive within {requests.BODY_SECONDS:g} s."
         raise HTTPException(408, message, {"Connection": "close"}) from None
     if size > requests.MAX_BODY_BYTES:
-        raise HTTPException(413, f"The body is larger than {requests.MAX_BODY_BYTES:,} bytes.")
+        message = f"The body is larger than {requests.MAX_BODY_BYTES:,} bytes: send fewer inputs."
+        raise HTTPException(413, message)
     return bytes(body)
 
 
 async def _show_http_error(request: Request, error: HTTPException) -> Response:
-    message = error.detail
+    message, path = error.detail, request.url.path
     if error.status_code == 404:
-        message = "There is no such address: GET /api lists all."
+        message = f"There is no address {path:.100}: GET /api lists all."
     elif error.status_code == 405:
-        allowed = ", ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
-        message = f"The method {request.method[:20]} is not allowed here, but {allowed}."
+        allowed = " or ".join(sorted((error.headers or {}).get("Allow", "").split(", ")))
+        message = f"{path} does not take {request.method:.20}, but {allowed}."
     return error_response(error.status_code, message, error.headers)
 
 

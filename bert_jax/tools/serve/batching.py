@@ -70,7 +70,10 @@ class Batcher:
           HTTPException: 503 if too many requests wait.
         """
         if len(self._jobs) >= self.max_waiting:
-            message = f"{self.max_waiting} requests wait already: try again in a second."
+            message = (
+                f"{self.max_waiting} requests wait already: try again in a second, or start the"
+                f" server with more than --waiting={self.max_waiting}."
+            )
             raise HTTPException(503, message, {"Retry-After": "1"})
         job = _Job(computation, examples, asyncio.get_running_loop().create_future())
         self._jobs.append(job)

@@ -224,7 +224,7 @@ def attention(predictor: Predictor, top_k: int, name: str, about: str) -> Endpoi
     def encode(example: Text) -> TextRow:
         row = reader.encode(example)
         if len(row.word_positions) < 1:
-            raise UserError(f"{example.where} has no words.")
+            raise UserError(f"{example.where} has no words: give at least one.")
         check_size(reader.config.num_layers, reader.config.num_heads, len(row.input_ids))
         return row
 

@@ -147,7 +147,7 @@ def _masks(task: Any) -> Form:
         if found > MAX_MASKS:
             raise UserError(f"{where} has {found} [MASK]; at most {MAX_MASKS} are allowed.")
         if not found and not judges_pairs:
-            raise UserError(f"{where} has no [MASK].")
+            raise UserError(f"{where} has no [MASK]: write it in place of a word.")
         if not found and text.text_b is None:
             raise UserError(f"{where} has no [MASK], and no `text_b` to compare with `text_a`.")
         return text
@@ -220,7 +220,7 @@ def _words(task: Any) -> Form:
         text = values.get("text")
         words = values["words"] if text is None else split_words(text, by_character=not between)
         if not words:
-            raise UserError(f"{where} has no words.")
+            raise UserError(f"{where} has no words: give at least one.")
         return {"words": words, "text": text}
 
     samples = (
@@ -239,7 +239,7 @@ def _questions(task: Any) -> Form:
     def prepare(values: Values, where: str) -> Values:
         for name in ("question", "context"):
             if not values[name].strip():
-                raise UserError(f"{where}.{name} is empty.")
+                raise UserError(f"{where}.{name} is empty: give a text.")
         return values
 
     context = (
@@ -260,8 +260,9 @@ def _choices(task: Any) -> Form:
             raise UserError(
                 f"{where}.endings has {len(endings)} elements; allowed: 2 to {MAX_ENDINGS}."
             )
-        if not all(ending.strip() for ending in endings):
-            raise UserError(f"{where}.endings has an empty text.")
+        for number, ending in enumerate(endings):
+            if not ending.strip():
+                raise UserError(f"{where}.endings[{number}] is empty: give a text.")
         return values
 
     sample = {

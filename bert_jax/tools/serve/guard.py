@@ -24,10 +24,21 @@ def error_response(
 
 
 class Guard:
-    """An ASGI application that passes requests on to another one, or refuses them."""
+    """An ASGI application that passes requests on to another one, or refuses them.
+
+    Attributes:
+      app: the other one, which may be replaced while requests come.
+    """
 
     def __init__(self, app: ASGIApp, rate: float, is_local: bool):
-        self._app, self._limiter, self._is_local = app, RateLimiter(rate), is_local
+        """Makes the application.
+
+        Args:
+          app: see above.
+          rate: requests a second of one client; 0: any number.
+          is_local: whether the server listens at a loopback address.
+        """
+        self.app, self._limiter, self._is_local = app, RateLimiter(rate), is_local
         self._headers = {
             "Content-Security-Policy": f"{page_policy()}; frame-ancestors 'none'",
             "X-Content-Type-Options": "nosniff",
@@ -42,7 +53,7 @@ class Guard:
                 MutableHeaders(scope=message).update(self._headers)
             await send(message)
 
-        app = self._refusal(scope) or self._app
+        app = self._refusal(scope) or self.app
         await app(scope, receive, send_guarded)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
@@ -53,16 +64,24 @@ class Guard:
         name = name if colon and port.isdecimal() else host
         # A page of another site whose name was made to point to this machine has its own name here.
         if self._is_local and name.lower() not in _LOCAL:
+            names = ", ".join(sorted(_LOCAL))
             return error_response(
-                421, "The Host of the request is not this machine: open http://127.0.0.1."
+                421, f"The Host of the request is {host!r:.60}, and must be one of {names}."
             )
         origin = headers.get("origin", f"://{host}").partition("://")[2]
         site = headers.get("sec-fetch-site", "none")
         if origin != host or site not in ("none", "same-origin"):
-            return error_response(403, "Pages of other sites may not ask this server.")
+            where = headers.get("origin", site)
+            return error_response(
+                403, f"Pages of other sites ({where:.60}) may not ask this server: open its own."
+            )
         if seconds := self._limiter.wait_for((scope.get("client") or [""])[0]):
             wait = str(math.ceil(seconds))
-            return error_response(429, f"Too many requests: wait {wait} s.", {"Retry-After": wait})
+            message = (
+                f"Too many requests: wait {wait} s, or start the server with more than"
+                f" --rate={self._limiter.rate:g}."
+            )
+            return error_response(429, message, {"Retry-After": wait})
         return None
 
 
@@ -73,17 +92,17 @@ class RateLimiter:
     """
 
     def __init__(self, rate: float):
-        self._rate = rate
+        self.rate = rate
         # Client -> when its bucket is full again.
         self._full: dict[str, float] = {}
 
     def wait_for(self, client: str) -> float:
         """Counts a request and returns 0; or returns the seconds until the next is allowed."""
-        if not self._rate:
+        if not self.rate:
             return 0.0
         now = time.monotonic()
-        full = max(now, self._full.get(client, now)) + 1 / self._rate
-        if (wait := full - now - max(1.0, 2 * self._rate) / self._rate) > 1e-9:
+        full = max(now, self._full.get(client, now)) + 1 / self.rate
+        if (wait := full - now - max(1.0, 2 * self.rate) / self.rate) > 1e-9:
             return wait
         if len(self._full) >= _MAX_CLIENTS:
             self._full.clear()

@@ -17,7 +17,7 @@ _ERRORS = {
     421: "The request names another host.",
     429: "Too many requests of this client.",
     500: "The server failed on this request.",
-    503: "Programs are being compiled, or too many requests wait.",
+    503: "The model is not ready, or too many requests wait.",
 }
 
 
@@ -33,7 +33,7 @@ def describe_api(name: str, about: str, endpoints: Sequence[Endpoint]) -> dict[s
         "summary": "Whether requests are answered.",
         "responses": {
             "200": {"description": "Ready."},
-            "503": {"description": "Programs are being compiled."},
+            "503": {"description": "Not ready; `status` is loading or compiling."},
         },
     }
     return {

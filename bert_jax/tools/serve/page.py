@@ -3,30 +3,44 @@
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bert_jax.tools.pages import attention
 from bert_jax.tools.pages.document import Section, document, note, script_hashes
 from bert_jax.tools.pages.markup import Content, tag
-from bert_jax.tools.serve.forms import View
 from bert_jax.tools.serve.requests import Field
+
+if TYPE_CHECKING:
+    from bert_jax.tools.serve.forms import View
 
 _HERE = pathlib.Path(__file__).parent
 _PARTS = tuple(str(_HERE / name) for name in ("page.css", "answers.js", "page.js"))
+_WAITING_PARTS = (str(_HERE / "starting.js"),)
 
 
 def page_policy() -> str:
-    """Returns the policy of the page: its own scripts only, and requests to its own server."""
+    """Returns the policy of the pages: their own scripts only, and requests to their own server."""
     # A page of attention is shown in a frame, to which the policy of the page around it applies.
-    scripts = {*script_hashes(_PARTS).split(), *script_hashes(attention.PARTS).split()}
+    parts = (*_PARTS, *_WAITING_PARTS, *attention.PARTS)
+    scripts = " ".join(sorted(set(script_hashes(parts).split())))
     return (
-        f"default-src 'none'; script-src {' '.join(sorted(scripts))}; style-src 'unsafe-inline';"
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline';"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
     )
 
 
+def waiting_page() -> str:
+    """Returns the page that is shown until the model answers."""
+    lead = [
+        tag("p.quiet", "Loading the model.", role="status"),
+        tag("noscript", note("Reload this page until the model is shown.")),
+    ]
+    title, policy = "The server is starting", page_policy()
+    return document(title, [], lead=lead, parts=_WAITING_PARTS, policy=policy)
+
+
 def serve_page(
-    name: str, about: str, views: Sequence[tuple[str, View]], missing: Mapping[str, str]
+    name: str, about: str, views: "Sequence[tuple[str, View]]", missing: Mapping[str, str]
 ) -> str:
     """Returns the page.
 
@@ -44,12 +58,19 @@ def serve_page(
     ]
     footer = [
         [tag("p", reason) for reason in dict.fromkeys(missing.values())],
-        tag("p", "The same answers as JSON: ", tag("a", "the API", href="/api"), "."),
+        tag(
+            "p",
+            "The same answers as JSON: ",
+            tag("a", "the API", href="/api"),
+            ", described in ",
+            tag("a", "OpenAPI", href="/openapi.json"),
+            ".",
+        ),
     ]
     return document(name, sections, lead=lead, footer=footer, parts=_PARTS, policy=page_policy())
 
 
-def _panel(name: str, url: str, view: View) -> Content:
+def _panel(name: str, url: str, view: "View") -> Content:
     samples = [
         tag(
             "button.sample",

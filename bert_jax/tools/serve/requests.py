@@ -76,11 +76,14 @@ def parse_inputs(
         )
         return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(named)]
     except UnicodeDecodeError as error:
-        raise UserError(f"The body is not UTF-8 (byte {error.start}).") from None
+        raise UserError(
+            f"The body is not UTF-8 (byte {error.start}): send JSON in UTF-8."
+        ) from None
     except UserError:
         raise
     except ValueError as error:
-        raise UserError(f"The body is not JSON ({str(error)[:200]}).") from None
+        message = f'The body is not JSON ({error!s:.200}): send {{"inputs": [...]}}.'
+        raise UserError(message) from None
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -1,15 +1,14 @@
 """A model, and all that it can be asked for."""
 
+import functools
 import pathlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.serve import endpoints
-from bert_jax.tools.serve.batching import Computation
 from bert_jax.tools.serve.endpoints import Endpoint
 
 # Positions per request batch, padding included.
@@ -28,13 +27,10 @@ class Service:
       about: the model in a few words.
       endpoints: endpoints in the order of the page.
       missing: what the model cannot be asked for, and why.
-      compiled: computations that are compiled so far, of those that `warm_up` is to compile; None:
-        it is done, or requests compile theirs.
     """
 
-    def __init__(self, model: TrainedModel, top_k: int = 5, warms_up: bool = False):
-        """Finds out what the model can do; with `warms_up`, it is ready after `warm_up`."""
-        self.compiled: int | None = 0 if warms_up else None
+    def __init__(self, model: TrainedModel, top_k: int = 5):
+        """Finds out what the model can do."""
         folder, encoder = pathlib.Path(model.folder), model.encoder
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
@@ -58,44 +54,16 @@ class Service:
         except UserError as error:
             self.missing[name] = str(error)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether requests are answered: always, but while `warm_up` is to be done."""
-        return self.compiled is None
+    def programs(self) -> dict[str, list[Callable[[], Any]]]:
+        """Returns functions that compile a program each, of all that requests can need.
 
-    @property
-    def state(self) -> dict[str, Any]:
-        """What GET /health says."""
-        if self.is_ready:
-            return {"status": "ready"}
-        return {"status": "compiling", "compiled": self.compiled, "of": len(self._computations)}
-
-    @property
-    def _computations(self) -> dict[Computation, Endpoint]:
-        """The computations, which endpoints may share, each with its first endpoint."""
-        return {e.computation: e for e in reversed(self.endpoints)}
-
-    def warm_up(self, report: Callable[[str], None], is_ending: Callable[[], bool]) -> None:
-        """Compiles all shapes that requests can need; without it, requests compile theirs.
-
-        Args:
-          report: called with a line for each computation.
-          is_ending: whether to stop.
+        They are listed by endpoint. What several endpoints share is listed for the first.
         """
-        for number, endpoint in enumerate(reversed(self._computations.values())):
-            self.compiled = number
-            start, shapes = time.perf_counter(), 0
-            for _ in self._run_all_shapes(endpoint):
-                shapes += 1
-                if is_ending():
-                    return
-            seconds = time.perf_counter() - start
-            report(f"compiled   {endpoint.name}: {shapes} shapes, {seconds:.1f} s")
-        self.compiled = None
-        report("ready      all programs are compiled")
+        names = {e.computation: e.name for e in reversed(self.endpoints)}
+        return {e.name: self._batches(e) for e in self.endpoints if names[e.computation] == e.name}
 
-    def _run_all_shapes(self, endpoint: Endpoint) -> Iterator[Any]:
-        """Runs a batch of each shape, and yields after each."""
+    def _batches(self, endpoint: Endpoint) -> list[Callable[[], Any]]:
+        """Returns functions that run a batch of each shape."""
         computation, form = endpoint.computation, endpoint.form
         longest = min(_MAX_LENGTH, self._model.encoder.max_position_embeddings)
         first, *others = (
@@ -111,9 +79,11 @@ class Service:
             except UserError:
                 break  # this and longer ones are refused
             found |= {length: (encoded, rows) for length, rows in computation.shapes(encoded)}
+        batches = []
         for encoded, max_rows in found.values():
             rows = min(self._model.batch_shards, max_rows)
             while rows < max_rows:
-                yield computation.run([encoded] * rows)
+                batches.append([encoded] * rows)
                 rows *= 4
-            yield computation.run([encoded] * max_rows)
+            batches.append([encoded] * max_rows)
+        return [functools.partial(computation.run, batch) for batch in batches]

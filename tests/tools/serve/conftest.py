@@ -14,6 +14,7 @@ from bert_jax.config.run import RunConfig  # noqa: E402
 from bert_jax.inference.loading import load_model  # noqa: E402
 from bert_jax.tools.serve.app import make_app  # noqa: E402
 from bert_jax.tools.serve.batching import Batcher  # noqa: E402
+from bert_jax.tools.serve.guard import Guard  # noqa: E402
 from bert_jax.tools.serve.service import Service  # noqa: E402
 from tests.inference.conftest import make_run, make_workdir, workdir  # noqa: E402
 from tests.tools.pages.conftest import browser, visit  # noqa: E402
@@ -23,8 +24,9 @@ __all__ = ["browser", "make_run", "make_workdir", "visit", "workdir"]
 
 
 def client_of(service: Service, max_waiting: int = 256, rate: float = 0) -> TestClient:
-    app = make_app(service, Batcher(max_waiting), rate, is_local=True)
-    return TestClient(app, "http://127.0.0.1:8000", raise_server_exceptions=False)
+    app = make_app(service, Batcher(max_waiting), rate)
+    guard = Guard(app, rate, is_local=True)
+    return TestClient(guard, "http://127.0.0.1:8000", raise_server_exceptions=False)
 
 
 def load(workdir: str) -> Service:

@@ -17,6 +17,8 @@ from bert_jax.inference.predictor import Predictor
 from bert_jax.tools.outputs.features import extract
 from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.serve.endpoints import NEW_TOKENS
+from bert_jax.tools.serve.server import warm_up
+from bert_jax.tools.serve.starting import Starting
 from bert_jax.training.workdir import CERTIFICATE
 from tests.inference.conftest import close, predict_file
 from tests.tools.serve.conftest import client_of, load
@@ -139,21 +141,16 @@ def test_the_openapi_document_says_what_the_api_takes(name, models):
 
 def test_nothing_is_compiled_while_requests_wait(models, caplog):
     """Whatever the number of texts and their lengths."""
-    service, said = models("masks")[2], []
-    service.compiled, client = 0, client_of(service)
-    response = client.get("/health")
-    assert response.status_code == 503 and int(response.headers["Retry-After"])
-    assert response.json() == {"status": "compiling", "compiled": 0, "of": 3}
-    response = client.post("/api/encode", json={"inputs": ["a"]})
-    assert response.status_code == 503 and "being compiled, 0 of 3" in response.json()["error"]
-    service.warm_up(said.append, lambda: True)  # it is to end
-    assert not said and not service.is_ready
-    service.warm_up(said.append, lambda: False)
+    service, starting, said = models("masks")[2], Starting(), []
+    warm_up(service, starting, lambda line: said.append((line, starting.compiled)))
+    # The vectors of encode are those of similarity.
+    pattern = r"compiled   (predict|similarity|attention): (\d+) shapes, [\d.]+ s"
+    found = [re.fullmatch(pattern, line) for line, _ in said]
+    assert [match[1] for match in found] == ["predict", "similarity", "attention"]
+    ends = list(itertools.accumulate(int(match[2]) for match in found))
+    assert [compiled for _, compiled in said] == [(end - 1, ends[-1]) for end in ends]
+    client = client_of(service)
     assert client.get("/health").json() == {"status": "ready"}
-    assert said.pop() == "ready      all programs are compiled"
-    assert all(re.fullmatch(r"compiled   \w+: \d+ shapes, [\d.]+ s", line) for line in said)
-    names = [line.split()[1] for line in said]
-    assert names == ["predict:", "similarity:", "attention:"]  # features are similarity's vectors
     jax.config.update("jax_log_compiles", True)
     try:
         for texts in itertools.product((2, 5, 32), (1, 7, 30)):

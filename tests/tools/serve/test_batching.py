@@ -114,7 +114,10 @@ def test_too_many_requests_that_wait_are_refused(doubling):
     found = answers(doubling, [1], [2], [3], max_waiting=2)
     assert found[:2] == [[2], [4]]
     assert isinstance(found[2], HTTPException) and found[2].status_code == 503
-    assert found[2].detail == "2 requests wait already: try again in a second."
+    assert found[2].detail == (
+        "2 requests wait already: try again in a second, or start the server with more than"
+        " --waiting=2."
+    )
     assert found[2].headers == {"Retry-After": "1"}
 
 

@@ -25,7 +25,9 @@ from bert_jax.tools.serve.forms import (
     _whole_texts,
     text_form,
 )
+from bert_jax.tools.serve.guard import Guard
 from bert_jax.tools.serve.server import open_socket
+from bert_jax.tools.serve.starting import Starting
 from tests.tools.pages.attention_arrays import make_arrays
 
 # What a page shows of it must be text, never markup.
@@ -102,17 +104,20 @@ def make_service():
         endpoint("attention", attention, _attention, pages),
     ]
     missing = {"generate": f"It has no head, {EVIL}."}
-    return SimpleNamespace(
-        name="quickstart", about="bert", endpoints=endpoints, missing=missing, is_ready=True
-    )
+    return SimpleNamespace(name="quickstart", about="bert", endpoints=endpoints, missing=missing)
 
 
 @pytest.fixture(scope="module")
-def address():
+def guard():
+    """The application that the server has."""
+    return Guard(make_app(make_service(), Batcher(256), 0), 0, is_local=True)
+
+
+@pytest.fixture(scope="module")
+def address(guard):
     """Of a server in a thread."""
     opened = open_socket("127.0.0.1", 0)
-    app = make_app(make_service(), Batcher(256), 0, is_local=True)
-    config = uvicorn.Config(app, lifespan="off", ws="none", log_config=None, log_level="critical")
+    config = uvicorn.Config(guard, lifespan="off", ws="none", log_config=None, log_level="critical")
     server, url = uvicorn.Server(config), f"http://127.0.0.1:{opened.getsockname()[1]}"
     thread = threading.Thread(target=server.run, args=([opened],))
     thread.start()
@@ -212,6 +217,23 @@ def test_an_error_is_shown_and_goes_away(page):
     assert found.inner_text() == "“Endings” has 1 line; allowed: 2 to 8."
     page.click("nav a:text-is('Classify')")
     assert "The server failed on this request" in say(page, text_a="defect").inner_text()
+
+
+def test_the_page_waits_until_the_model_is_ready(visit, address, guard, monkeypatch):
+    from axe_playwright_python.sync_playwright import Axe
+
+    starting, ready = Starting(), guard.app
+    monkeypatch.setattr(guard, "app", starting)
+    page = visit(f"{address}/")
+    page.get_by_text("Loading the model.").wait_for()
+    assert not Axe().run(page).violations_count
+    starting.compiled = 1, 3
+    page.get_by_text("Compiling programs: 1 of 3 are done.").wait_for()
+    guard.app = ready
+    page.locator("nav a:text-is('Fill masks')").wait_for()
+    with page.expect_navigation():
+        page.click("footer a[href='/openapi.json']")
+    assert '"openapi":"3.1.0"' in page.content()
 
 
 def test_all_answers_fit_the_screen_and_are_accessible(visit, address):

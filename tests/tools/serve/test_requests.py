@@ -12,8 +12,6 @@ from starlette.exceptions import HTTPException
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.serve import requests
-from bert_jax.tools.serve.app import make_app
-from bert_jax.tools.serve.batching import Batcher
 from bert_jax.tools.serve.requests import Field, parse_inputs
 from tests.tools.serve.conftest import client_of
 
@@ -44,9 +42,12 @@ def test_the_columns_of_the_training_files_name_fields_too():
 @pytest.mark.parametrize(
     "body, message",
     [
-        (b"\xff", "The body is not UTF-8 (byte 0)."),
+        (b"\xff", "The body is not UTF-8 (byte 0): send JSON in UTF-8."),
         (b"", "The body is not JSON (Expecting value"),
-        (b'{"inputs": [NaN]}', "The body is not JSON (NaN is no JSON number)."),
+        (
+            b'{"inputs": [NaN]}',
+            'The body is not JSON (NaN is no JSON number): send {"inputs": [...]}.',
+        ),
         (b"9" * 5000, "The body is not JSON (Exceeds the limit"),
         ([], 'The body is [], and must be {"inputs": [...]}.'),
         ({"input": []}, 'The body is {"input": []}, and must be'),
@@ -119,13 +120,13 @@ def refused(response, status, message):
         ("masks", "predict", ["[MASK] " * 9], "inputs[0] has 9 [MASK]; at most 8 are allowed."),
         ("masks", "predict", ["[MASK]", "[MASK]" + " the" * 60], "inputs[1] has 63 tokens"),
         ("masks", "attention", ["the " * 60], "inputs[0] has 62 tokens, special ones included"),
-        ("masks", "attention", [""], "inputs[0] has no words."),
-        ("unpaired", "predict", [{"text_a": "a", "text_b": "b"}], "inputs[0] has no [MASK]."),
+        ("masks", "attention", [""], "inputs[0] has no words: give at least one."),
+        ("unpaired", "predict", [{"text_a": "a", "text_b": "b"}], "inputs[0] has no [MASK]: write"),
         ("tags", "predict", [{"text": "a", "words": ["a"]}], "inputs[0] needs either `text` or"),
-        ("tags", "predict", [" "], "inputs[0] has no words."),
+        ("tags", "predict", [" "], "inputs[0] has no words: give at least one."),
         ("questions", "predict", [{"question": " ", "context": "a"}], "inputs[0].question is emp"),
         ("endings", "predict", [{"context": "a", "endings": ["b"]}], "inputs[0].endings has 1 el"),
-        ("endings", "predict", [{"context": "a", "endings": ["b", ""]}], "inputs[0].endings has "),
+        ("endings", "predict", [{"context": "a", "endings": ["b", ""]}], "inputs[0].endings[1] is"),
         ("classes", "predict", [{"text_a": "a", "text_b": "b"}], "inputs[0]: unknown field "),
     ],
 )
@@ -135,19 +136,21 @@ def test_what_a_model_cannot_take_is_refused(model, name, inputs, message, model
 
 
 def test_addresses_methods_and_types(client):
-    refused(client.get("/etc/passwd"), 404, "There is no such address: GET /api lists all.")
-    refused(client.get("/api/predict"), 405, "The method GET is not allowed here, but POST.")
+    message = "There is no address /etc/passwd: GET /api lists all."
+    refused(client.get("/etc/passwd"), 404, message)
+    refused(client.get("/api/predict"), 405, "/api/predict does not take GET, but POST.")
     assert client.get("/api/predict").headers["allow"] == "POST"
-    refused(client.delete("/"), 405, "The method DELETE is not allowed here, but GET, HEAD.")
+    refused(client.delete("/"), 405, "/ does not take DELETE, but GET or HEAD.")
     for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
         response = client.post("/api/predict", content=b"{}", headers={"Content-Type": kind})
-        refused(response, 415, "The Content-Type of the request must be application/json.")
+        message = f"The Content-Type of the request is '{kind}', and must be application/json."
+        refused(response, 415, message)
 
 
 def test_large_bodies_and_texts_are_refused(client):
     content = json.dumps({"inputs": ["the [MASK]" + "x" * (1 << 18)]}).encode()
     response = client.post("/api/predict", content=content, headers=JSON)
-    refused(response, 413, "The body is larger than 262,144 bytes.")
+    refused(response, 413, "The body is larger than 262,144 bytes: send fewer inputs.")
     response = client.post("/api/predict", json={"inputs": ["a" * LONG]})
     refused(response, 413, "inputs[0].text_a has 20,001 characters")
 
@@ -155,12 +158,16 @@ def test_large_bodies_and_texts_are_refused(client):
 @pytest.mark.parametrize(
     "headers, status, message",
     [
-        ({"Host": "evil.example"}, 421, "The Host of the request is not this machine"),
+        (
+            {"Host": "evil.example"},
+            421,
+            "The Host of the request is 'evil.example', and must be one of 127.0.0.1, [::1], loc",
+        ),
         ({"Host": "127.0.0.1.evil.example:8000"}, 421, "The Host of the request"),
-        ({"Origin": "http://evil.example"}, 403, "Pages of other sites may not ask"),
-        ({"Origin": "null"}, 403, "Pages of other sites may not ask"),
-        ({"Origin": "http://127.0.0.1:9000"}, 403, "Pages of other sites may not ask"),
-        ({"Sec-Fetch-Site": "cross-site"}, 403, "Pages of other sites may not ask"),
+        ({"Origin": "http://evil.example"}, 403, "Pages of other sites (http://evil.example) may"),
+        ({"Origin": "null"}, 403, "Pages of other sites (null) may not ask"),
+        ({"Origin": "http://127.0.0.1:9000"}, 403, "Pages of other sites (http://127.0.0.1:9000)"),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, "Pages of other sites (cross-site) may not ask"),
     ],
 )
 def test_other_sites_are_refused(client, headers, status, message):
@@ -186,12 +193,14 @@ def test_this_machine_is_answered(client, headers):
 def test_too_many_requests_are_refused(models):
     client = client_of(models("masks")[2], rate=1)
     assert [client.get("/api").status_code for _ in range(3)] == [200, 200, 429]
-    refused(client.get("/api"), 429, "Too many requests: wait 1 s.")
+    message = "Too many requests: wait 1 s, or start the server with more than --rate=1."
+    refused(client.get("/api"), 429, message)
     assert client.get("/api").headers["retry-after"] == "1"
     response = client_of(models("masks")[2], max_waiting=0).post(
         "/api/encode", json={"inputs": ["the"]}
     )
-    refused(response, 503, "0 requests wait already: try again in a second.")
+    message = "0 requests wait already: try again in a second, or start the server with more than"
+    refused(response, 503, message)
     assert response.headers["retry-after"] == "1"
 
 
@@ -217,7 +226,7 @@ def test_a_body_that_does_not_arrive_is_refused(models, monkeypatch):
         await asyncio.sleep(1)
 
     async def post():
-        transport = httpx2.ASGITransport(make_app(models("masks")[2], Batcher(1), 0, is_local=True))
+        transport = httpx2.ASGITransport(client_of(models("masks")[2]).app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             return await client.post("/api/predict", content=body(), headers=JSON)
 
