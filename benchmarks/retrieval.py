@@ -109,7 +109,7 @@ SETTINGS = {
     "model__dropout_rate": 0.0,
     "model__attention_dropout_rate": 0.0,
     "eval__every": 0,
-    "optimizer__learning_rate": 3e-4,
+    "optimizer__learning_rate": 1e-3,
 }
 _HEADS = {"task__pool": "cls", "task__pooler": True}
 # Kind -> task, training file, further fields.

@@ -10,6 +10,7 @@ those of the commands, bit for bit. docs/python.md is the guide.
 """
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -194,12 +195,25 @@ def _run(
     if batches and "data.source" in config.fields():
         config = config.replace({"data.source": own_batches.SOURCE})
     if not several:
-        training.train(config, workdir, **common, batches=batches)
+        _end_if_stopped(training.train(config, workdir, **common, batches=batches).stopped_by)
     else:
-        train_seeds(config, workdir, **common)
+        _end_if_stopped(train_seeds(config, workdir, **common).stopped_by)
         best = read_json(os.path.join(workdir, "results.json"))["spread"]["best_seed"]
         workdir = os.path.join(workdir, f"seed-{best}")
     return load(workdir)
+
+
+def _end_if_stopped(signal_name: str) -> None:
+    """Does what a signal would have done, if training did not save the run first.
+
+    Raises:
+      KeyboardInterrupt: for SIGINT.
+      SystemExit: for SIGTERM, with the exit code of a shell.
+    """
+    if signal_name == "SIGINT":
+        raise KeyboardInterrupt
+    if signal_name:
+        sys.exit(128 + signal.Signals[signal_name])
 
 
 @python_spelling()
@@ -296,7 +310,8 @@ def multitask(
             )
     folders = {name: os.path.join(workdir, name) for name in configs}
     resolved = {name: resolve(config, folders[name]) for name, config in configs.items()}
-    train_tasks(resolved, workdir, listeners=listeners, temperature=temperature)
+    results = train_tasks(resolved, workdir, listeners=listeners, temperature=temperature)
+    _end_if_stopped(next((result.stopped_by for result in results.values()), ""))
     return {name: load(folder) for name, folder in folders.items()}
 
 

@@ -4,6 +4,7 @@ import json
 import pathlib
 import pickle
 import random
+import signal
 import subprocess
 import sys
 
@@ -21,6 +22,7 @@ from bert_jax.plans.adaptation import plan_adaptation
 from bert_jax.plans.finetuning import plan_finetuning
 from bert_jax.training.listener import Listener
 from tests import tiny
+from tests.resuming import StopAfter
 
 WORDS = "moon river stone tree cloud leaf sand hill good bad".split()
 VOCABULARY = [*tiny.SPECIAL, *WORDS, "."]
@@ -459,3 +461,14 @@ def test_errors_say_in_one_line_what_to_do(model, use, message):
     with pytest.raises(UserError, match=message) as caught:
         use(model)
     assert "\n" not in str(caught.value)
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+)
+def test_a_signal_saves_the_run_and_ends_the_script(files, tmp_path, number, error):
+    config = make_config(files, steps=4)
+    with pytest.raises(error) as raised:
+        bert_jax.train(config, tmp_path / "run", listener=StopAfter(2, number=number))
+    assert error is KeyboardInterrupt or raised.value.code == 128 + signal.SIGTERM
+    assert bert_jax.load(tmp_path / "run").step == 2
+    assert bert_jax.train(config, tmp_path / "run", listener=Listener()).step == 4
