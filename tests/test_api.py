@@ -462,6 +462,7 @@ def test_errors_say_in_one_line_what_to_do(model, use, message):
         use(model)
     assert "\n" not in str(caught.value)
 
+
 @pytest.mark.parametrize(
     ("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
 )

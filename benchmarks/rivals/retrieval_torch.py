@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 
-import bert_jax
+from bert_jax.inference.model import Model, load
 
 
 def train(
     kind: str, model: str, out: pathlib.Path, seed: int, epochs: int, settings: dict[str, Any]
-) -> bert_jax.Model:
+) -> Model:
     """Returns the trained model, as bert_jax loads the folder that sentence-transformers writes.
 
     Args:
@@ -28,10 +28,10 @@ def train(
 
     encoder, saved = out / "encoder", out / f"{kind}-{seed}"
     if not encoder.is_dir():
-        bert_jax.load(model).export("huggingface", encoder)
+        load(model).export("huggingface", encoder)
     torch.manual_seed(seed)
     shared = {"device": "cpu", "trust_remote_code": True}
-    is_dense = kind == "st_dense"
+    is_dense, parts = kind == "st_dense", 1
     if is_dense:
         module = sentence_transformers.SentenceTransformer(str(encoder), **shared)
         loss, rows = MultipleNegativesRankingLoss(module, scale=20.0), _rows(out / "train.jsonl")
@@ -40,13 +40,13 @@ def train(
         triplets = _rows(out / "mined.jsonl")
         loss = BinaryCrossEntropyLoss(module)
         rows = [(a, text, label) for a, b, c in triplets for text, label in ((b, 1.0), (c, 0.0))]
-        epochs = epochs / 4
+        parts = 4
     module.max_seq_length = settings["max_length"]
     for layer in module.modules():
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0
     size = settings["global_batch_size"] * (1 if is_dense else 2)
-    steps = int(len(rows) * epochs) // size
+    steps = len(rows) * epochs // parts // size
     optimizer = torch.optim.AdamW(
         module.parameters(), settings["optimizer__learning_rate"], weight_decay=0.01
     )
@@ -69,7 +69,7 @@ def train(
         optimizer.step()
         schedule.step()
     module.save_pretrained(str(saved))
-    return bert_jax.load(saved)
+    return load(saved)
 
 
 def _rows(path: pathlib.Path) -> list[tuple[str, ...]]:

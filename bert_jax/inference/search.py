@@ -9,8 +9,8 @@ import numpy as np
 
 from bert_jax.data.in_memory import read_examples
 from bert_jax.data.labelled.detection import detect
+from bert_jax.data.retrieval_set import RetrievalSet, read_retrieval_set
 from bert_jax.files.errors import UserError
-from bert_jax.formats.beir import RetrievalSet, read_retrieval_set
 from bert_jax.formats.sentence_transformers import MULTI, SPLADE, read_sentence_vectors
 from bert_jax.inference.model import Model
 from bert_jax.scores import bag_of_words, retrieval
@@ -38,7 +38,7 @@ def evaluate_retrieval(
 
     Args:
       model: a model that gives vectors: dense, sparse or one of each token.
-      data: a folder in the form of BEIR (`formats.beir`), or its content.
+      data: a folder in the form of BEIR (`data.retrieval_set`), or its content.
       reranker: a model of pairs (`Model.rank`), which orders the best documents again.
       depth: number of documents of a query that it orders.
 

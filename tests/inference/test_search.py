@@ -7,8 +7,8 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main
+from bert_jax.data.retrieval_set import read_retrieval_set
 from bert_jax.files.errors import UserError
-from bert_jax.formats.beir import read_retrieval_set
 from bert_jax.inference import search
 from bert_jax.scores import retrieval
 

@@ -8,7 +8,7 @@ the score of the file.
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -133,7 +133,7 @@ class CrossEncoder(TextPairs, Pooled):
                 ),
             ]
 
-    def _draw(self, number: int, texts: Sequence[str], own: set[str]) -> list[str]:
+    def _draw(self, number: int, texts: list[str], own: set[str]) -> list[str]:
         size = min(len(texts), self.drawn_negatives + len(own))
         places = np.random.default_rng(number).choice(len(texts), size, replace=False)
         drawn = (texts[place] for place in places.tolist())

@@ -25,7 +25,7 @@ def evaluate(flags: argparse.Namespace) -> None:
     model was trained to give: dense, sparse or one of each token. A cross-encoder orders the best
     documents again. Of equal scores, those of relevant documents come last.
     """
-    from bert_jax.formats.beir import read_retrieval_set
+    from bert_jax.data.retrieval_set import read_retrieval_set
     from bert_jax.inference.search import evaluate_retrieval
 
     data = read_retrieval_set(flags.folder)

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bert_jax.data.labelled.reading import read_objects
 from bert_jax.files.errors import UserError
 
 _ENDINGS = (".jsonl", ".parquet")
@@ -60,8 +61,6 @@ def read_retrieval_set(folder: str) -> RetrievalSet:
 
 
 def _read_texts(folder: str, name: str) -> Iterator[tuple[str, str]]:
-    from bert_jax.data.labelled.reading import read_objects
-
     paths = [os.path.join(folder, name + ending) for ending in _ENDINGS]
     path = next(filter(os.path.isfile, paths), "")
     if not path:
