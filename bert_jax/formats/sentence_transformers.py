@@ -47,11 +47,11 @@ _DENSE_VALUES = {
     **_OF_TOKENS,
 }
 _MASK_VALUES: dict[str, Any] = {"skiplist_words": [], "keep_only_token_ids": None}
-# Values of similarity_fn_name.
-_MAX_SIM = (None, "maxsim")
 # The module by which a kind of vectors is known, and the classes of sentence-transformers.
 _KINDS = {_SPLADE_MODULE: SPLADE, _MASK_MODULE: MULTI}
 _CLASSES = {"dense": "SentenceTransformer", SPLADE: "SparseEncoder", MULTI: "MultiVectorEncoder"}
+# Their values of similarity_fn_name, if it is not missing.
+_SIMILARITY = {"dense": "cosine", SPLADE: "dot", MULTI: "maxsim"}
 # The names of the first module: now, and in the first versions.
 _TRANSFORMERS = ("Transformer", "BERT", "RoBERTa", "DistilBERT", "XLMRoBERTa")
 _SETTINGS_FILES = (
@@ -86,23 +86,23 @@ class SentenceVectors:
         vector of each token; "" if the folder is not one of sentence-transformers.
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
-      features: dimensions of the vector of a token, with MULTI.
-      similarity: name of the function that compares vectors; "": that of the kind.
       unknown: what is done besides, which this package does not do; "" if nothing.
       prompts: texts that come before a text, by name.
       default_prompt: name of the prompt that every text has; "": none.
       pools_prompt: whether the tokens of a prompt are pooled.
+      features: dimensions of the vector of a token, with MULTI.
+      similarity: name of the function that compares vectors; "": that of the kind.
     """
 
     pooling: str = ""
     normalize: bool = False
     max_length: int = 0
     unknown: str = ""
-    features: int = 0
-    similarity: str = ""
     prompts: Mapping[str, str] = dataclasses.field(default_factory=dict)
     default_prompt: str = ""
     pools_prompt: bool = True
+    features: int = 0
+    similarity: str = ""
 
     def prompt(self, chosen: str) -> str:
         """Returns the text that comes before each text.
@@ -181,12 +181,13 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
     if length is None:
         config = _first_object([os.path.join(first, "tokenizer_config.json")])
         length = config.get("model_max_length")
+    similarity = prompts.get("similarity_fn_name") or ""
     return SentenceVectors(
         pooling if wanted in names else "",
         "Normalize" in names,
         int(length) if length and length < _NO_LENGTH else 0,
         unknown,
-        similarity=prompts.get("similarity_fn_name") or "",
+        similarity="" if similarity == _SIMILARITY[kind] else similarity,
         features=_projection_size(folder, kinds) if kind == MULTI else 0,
         prompts=prompts.get("prompts") or {},
         default_prompt=prompts.get("default_prompt_name") or "",
@@ -250,7 +251,7 @@ def _unknown_tokens(
         for key, value in values.items():
             if (got := found.get(key, value)) != value:
                 return f"has a module {module} with {key}={got!r}"
-    if (name := prompts.get("similarity_fn_name")) not in _MAX_SIM:
+    if (name := prompts.get("similarity_fn_name")) not in (None, _SIMILARITY[MULTI]):
         return f"belongs to a model with similarity_fn_name={name!r}"
     return ""
 
@@ -302,13 +303,13 @@ def write_sentence_vectors(
         return
     settings = {"do_lower_case": False}  # the tokenizer does it
     settings |= {"max_seq_length": vectors.max_length} if vectors.max_length else {}
-    model: dict[str, Any] = {"similarity_fn_name": "cosine"}
+    model: dict[str, Any] = {"similarity_fn_name": _SIMILARITY["dense"]}
     package, configs = "sentence_transformers.models", {}
     if vectors.pooling == SPLADE:
         package = "sentence_transformers.sparse_encoder.models"
         modules = [(_MLM_TRANSFORMER, ""), (_SPLADE_MODULE, _SPLADE_POOLING)]
         configs[_SPLADE_POOLING] = _SPLADE_VALUES
-        model = {"similarity_fn_name": "dot", "model_type": _CLASSES[SPLADE]}
+        model = {"similarity_fn_name": _SIMILARITY[SPLADE], "model_type": _CLASSES[SPLADE]}
     elif vectors.pooling == MULTI:
         package = "sentence_transformers"
         modules = [
@@ -320,7 +321,7 @@ def write_sentence_vectors(
         sizes = {"in_features": hidden_size, "out_features": vectors.features}
         configs[PROJECTION] = sizes | _DENSE_VALUES
         configs |= {_MASK: _MASK_VALUES, _NORMALIZE_TOKENS: _OF_TOKENS}
-        model = {"similarity_fn_name": "maxsim", "model_type": _CLASSES[MULTI]}
+        model = {"similarity_fn_name": _SIMILARITY[MULTI], "model_type": _CLASSES[MULTI]}
     else:
         modules = [("Transformer", ""), ("Pooling", _POOLING)]
         modules += [("Normalize", _NORMALIZE)] if vectors.normalize else []

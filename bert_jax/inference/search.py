@@ -21,7 +21,6 @@ _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
 # How dense vectors are compared -> function of vectors of queries and of documents.
 _DENSE = {
     "": retrieval.cosines,
-    "cosine": retrieval.cosines,
     "dot": lambda queries, documents: queries @ documents.T,
 }
 
@@ -76,8 +75,8 @@ def similarities(model: Model, queries: Sequence[str], documents: Sequence[str])
     }.get(vectors.pooling, (model.encode, _DENSE.get(vectors.similarity)))
     if compare is None:
         raise UserError(
-            f"{model.folder} compares vectors by {vectors.similarity!r}: only"
-            f" {', '.join(filter(None, _DENSE))} are supported."
+            f"{model.folder} compares vectors by {vectors.similarity!r}: only cosine and dot are"
+            " supported."
         )
     sides = [
         encode(list(texts), long="truncate", prompt=_prompt(vectors.prompts, side))
