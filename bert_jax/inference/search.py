@@ -12,7 +12,7 @@ from bert_jax.data.labelled.detection import detect
 from bert_jax.data.retrieval_set import RetrievalSet, read_retrieval_set
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import MULTI, SPLADE, read_sentence_vectors
-from bert_jax.inference.model import Model
+from bert_jax.inference.model import Model, load
 from bert_jax.scores import bag_of_words, retrieval
 from bert_jax.tasks.embedding import Embedding
 
@@ -26,9 +26,9 @@ _DENSE = {
 
 
 def evaluate_retrieval(
-    model: Model,
+    model: Model | str | os.PathLike[str],
     data: str | os.PathLike[str] | RetrievalSet,
-    reranker: Model | None = None,
+    reranker: Model | str | os.PathLike[str] | None = None,
     depth: int = 100,
 ) -> dict[str, dict[str, float]]:
     """Returns how well the vectors of a model find the relevant documents of queries.
@@ -36,9 +36,9 @@ def evaluate_retrieval(
     Texts that are too long are cut off. Of equal scores, those of relevant documents come last.
 
     Args:
-      model: a model that gives vectors: dense, sparse or one of each token.
+      model: a model that gives vectors, dense, sparse or one of each token, or its folder.
       data: a folder in the form of BEIR (`data.retrieval_set`), or its content.
-      reranker: a model of pairs (`Model.rank`), which orders the best documents again.
+      reranker: a model of pairs (`Model.rank`), or its folder; it orders the best documents again.
       depth: number of documents of a query that it orders.
 
     Returns:
@@ -51,15 +51,19 @@ def evaluate_retrieval(
     if not isinstance(data, RetrievalSet):
         data = read_retrieval_set(os.fspath(data))
     queries, documents = [*data.queries.values()], [*data.documents.values()]
-    found = similarities(model, queries, documents)
+    found = similarities(_opened(model), queries, documents)
     values = {
         "tf_idf": ranking_scores(data, tf_idf(queries, documents)),
         "model": ranking_scores(data, found),
     }
     if reranker is not None:
-        found = rerank(reranker, found, queries, documents, depth)
+        found = rerank(_opened(reranker), found, queries, documents, depth)
         values["reranked"] = ranking_scores(data, found)
     return values
+
+
+def _opened(model: Model | str | os.PathLike[str]) -> Model:
+    return load(model) if isinstance(model, str | os.PathLike) else model
 
 
 def similarities(model: Model, queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
@@ -113,7 +117,8 @@ def rerank(
         (queries[row], documents[place]) for row, places in enumerate(best) for place in places
     ]
     found = [model.task.relevance(prediction) for prediction in model.predict(pairs)]
-    # Below 0, which the scores of other documents become.
+    # Below 0, which the scores of other documents become, in float64, which keeps their order.
+    scores = scores.astype(np.float64)
     reranked = scores - scores.max(axis=1, keepdims=True) - 1.0
     lowest = min(0.0, *found) if found else 0.0
     np.put_along_axis(reranked, best, np.reshape(found, best.shape) - lowest, axis=1)
@@ -134,7 +139,7 @@ def ranking_scores(data: RetrievalSet, scores: np.ndarray) -> dict[str, float]:
 
 
 def mine_negatives(
-    model: Model,
+    model: Model | str | os.PathLike[str],
     pairs: Any,
     negatives: int = 1,
     skip: int = 0,
@@ -145,7 +150,7 @@ def mine_negatives(
     They are the second texts of other pairs that match the first text best.
 
     Args:
-      model: a model that gives vectors: dense, sparse or one of each token.
+      model: a model that gives vectors, dense, sparse or one of each token, or its folder.
       pairs: pairs that belong together: a file, a table or rows, with the columns `anchor` and
         `positive` or others with texts.
       negatives: number of triplets of a pair; fewer, if there are not as many.
@@ -169,7 +174,7 @@ def mine_negatives(
         own.setdefault(anchor, {anchor}).add(positive)
     texts = list(dict.fromkeys(positive for _, positive in rows))
     places = {text: place for place, text in enumerate(texts)}
-    scores = dict(zip(own, similarities(model, list(own), texts), strict=True))
+    scores = dict(zip(own, similarities(_opened(model), list(own), texts), strict=True))
     best = {
         anchor: [
             place
