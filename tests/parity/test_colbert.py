@@ -124,3 +124,15 @@ def test_what_does_not_fit_is_refused(trained, make_workdir):  # noqa: F811
         model.encode(TEXTS[:1])
     with pytest.raises(UserError, match="is for dense vectors, not those of ColBERT"):
         model.hidden_states(TEXTS[:1], multi=True, normalize=True)
+
+
+def test_the_server_gives_a_vector_of_each_token(trained):
+    pytest.importorskip("starlette", reason="needs the extra serve")
+    from bert_jax.tools.serve.service import Service
+    from tests.tools.serve.conftest import client_of, load_model
+
+    client = client_of(Service(load_model(str(trained))))
+    answer = client.post("/api/encode", json={"inputs": [{"text_a": "the cat"}]}).json()
+    expected = bert_jax.load(trained).encode_multi(["the cat"])
+    np.testing.assert_allclose(answer["vectors"], expected, atol=1e-6)
+    assert "similarity" not in client.get("/api").json()["endpoints"]

@@ -30,7 +30,7 @@ from bert_jax.exchange.onnx.graph import Sizes
 from bert_jax.exchange.onnx.trace import make_graph
 from bert_jax.files.errors import UserError
 from bert_jax.formats.huggingface import FAMILIES
-from bert_jax.formats.sentence_transformers import SPLADE, SentenceVectors
+from bert_jax.formats.sentence_transformers import MULTI, SPLADE, SentenceVectors
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, WordScores
 from bert_jax.models.pooling import pool
@@ -49,6 +49,8 @@ FILE = "model.onnx"
 DESCRIPTION = "model.json"
 # What is written: the answers of the task's head, or vectors of tokens and texts.
 OUTPUTS = ("task", "vectors")
+# Vectors of sentence-transformers that are not written, by pooling.
+_NOT_EXPORTED = {SPLADE: "sparse vectors", MULTI: "a vector of each token"}
 _Arrays = Mapping[str, jax.Array]
 
 
@@ -89,8 +91,8 @@ def write(
     if output == "vectors" and loaded.sentence_vectors.unknown and not vectors:
         raise UserError(loaded.sentence_vectors.describe())
     vectors = vectors or loaded.sentence_vectors
-    if output == "vectors" and vectors.pooling == SPLADE:
-        raise UserError(f"{loaded.source} gives sparse vectors, which are not exported to ONNX.")
+    if output == "vectors" and (kind := _NOT_EXPORTED.get(vectors.pooling)):
+        raise UserError(f"{loaded.source} gives {kind}: such vectors are not exported to ONNX.")
     vectors = dataclasses.replace(vectors, pooling=vectors.pooling or "mean")
     sizes: Sizes = ("batch", "seq")
     if output == "vectors":

@@ -62,6 +62,6 @@ def run(flags: argparse.Namespace) -> None:
                 print(f"{finding.level:<10} {finding.what}\n           -> {finding.fix}")
         train_and_report(plan.config, workdir, flags.trackers)
     command = "encode FILE" if (vectors := plan.config.task.EMBEDS) else "predict FILE"
-    command += " --sparse" if vectors == "sparse" else ""
+    command += f" --{vectors}" if vectors in ("sparse", "multi") else ""
     print(f"use it     bert_jax {command} --model={workdir}")
     print(f"           bert_jax serve --model={workdir}")

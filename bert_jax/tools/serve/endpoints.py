@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.data.labelled.batching import GENERAL_LENGTHS, bucket_lengths
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text
 from bert_jax.files.errors import UserError
-from bert_jax.formats.sentence_transformers import SPLADE, read_sentence_vectors
+from bert_jax.formats.sentence_transformers import MULTI, SPLADE, read_sentence_vectors
 from bert_jax.inference.attention import AttentionReader
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import FeatureExtractor
@@ -164,23 +164,32 @@ def generate(model: TrainedModel) -> Endpoint:
 
 
 def vectors(predictor: Predictor) -> list[Endpoint]:
-    """Vectors of texts, as `encode`, and their similarities; weights by word if they are sparse."""
+    """Vectors of texts, as `encode`, and their similarities, by the cosine.
+
+    Sparse ones are weights by word; those of tokens, which MaxSim compares, have no similarities.
+    """
     model = predictor.model
-    is_sparse = read_sentence_vectors(model.folder).pooling == SPLADE
-    extractor = FeatureExtractor(predictor, Choice(level="sentence", sparse=is_sparse))
+    pooling = read_sentence_vectors(model.folder).pooling
+    is_sparse, is_multi = pooling == SPLADE, pooling == MULTI
+    choice = Choice(level="subword" if is_multi else "sentence", sparse=is_sparse, multi=is_multi)
+    extractor = FeatureExtractor(predictor, choice)
 
     def shown(vector: np.ndarray) -> Any:
         return named_weights(vector, model.tokenizer.pieces) if is_sparse else vector.tolist()
 
     def run(rows: Sequence[TextRow]) -> list[np.ndarray]:
-        return [features["embeddings"] for _, features in extractor.run(rows)]
+        found = (features for _, features in extractor.run(rows))
+        return [f["hidden_states"][0] if is_multi else f["embeddings"] for f in found]
 
     computation = Computation(
         extractor.row,
         run,
         lambda row: predictor.shapes(np.array([len(row.input_ids)]), True),
     )
-    return [
+    about = "A vector of each text or pair, pooled from its last hidden states."
+    about = "A weight of each word for each text or pair." if is_sparse else about
+    about = "A vector of each token of each text or pair." if is_multi else about
+    endpoints = [
         Endpoint(
             "similarity",
             "Cosine similarity of each pair of texts.",
@@ -191,14 +200,13 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
         ),
         Endpoint(
             "encode",
-            "A weight of each word for each text or pair."
-            if is_sparse
-            else "A vector of each text or pair, pooled from its last hidden states.",
+            about,
             forms.text_form(is_pair=True),
             computation,
             lambda results: {"vectors": list(map(shown, results))},
         ),
     ]
+    return endpoints[is_multi:]
 
 
 def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
