@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.api import finetune
+from bert_jax.data.in_memory import is_missing
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Long, Model, Pooling, load
 from bert_jax.training.listener import Listener
@@ -201,9 +202,10 @@ class BertClassifier(ClassifierMixin, _FineTuned):
           y: a label for each sample, of any type: int, str, bool.
 
         Raises:
-          UserError: y has several labels for a sample or numbers with fractions, or as
+          UserError: y has several labels for a sample, none, or numbers with fractions, or as
             `bert_jax.finetune`.
         """
+        _check_labels(y)
         if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
             raise UserError(
                 f"Unknown label type of y, {kind}: give one label for each text. BertRegressor fits"
@@ -332,6 +334,16 @@ def _names(classes: np.ndarray) -> list[str]:
     return [str(label).strip() for label in classes.tolist()]
 
 
+def _check_labels(y: Any) -> None:
+    labels = list(y) if hasattr(y, "__iter__") else []
+    if missing := [number for number, label in enumerate(labels) if is_missing(label)]:
+        shown = ", ".join(map(str, missing[:5])) + ", ..." * (len(missing) > 5)
+        raise UserError(
+            f"{len(missing)} of {len(labels)} labels are missing (samples {shown}): leave these"
+            " samples out."
+        )
+
+
 def _texts(X: Any) -> list[Any]:
     """Returns the texts, or pairs of texts as tuples, of the samples.
 
@@ -350,6 +362,10 @@ def _texts(X: Any) -> list[Any]:
 def _text(row: Any, number: int) -> str | tuple[str, ...]:
     parts = (row,) if isinstance(row, str) else row
     is_row = isinstance(parts, list | tuple | np.ndarray) and len(parts) in (1, 2)
+    if isinstance(parts, list) and len(parts) > 2:
+        raise UserError(
+            f"X has {len(parts)} columns: give one or two columns of texts, such as X['text']."
+        )
     if not is_row or not all(isinstance(part, str) for part in parts):
         raise UserError(f"X[{number}] is {row!r:.60}: give a text, or a pair of texts.")
     return parts[0] if len(parts) == 1 else tuple(parts)

@@ -194,7 +194,11 @@ def test_a_pipeline_classifies_vectors(model):
         (lambda c: c.fit("a text", [0, 1]), "^X is 'a text': give texts"),
         (
             lambda c: c.fit(np.eye(3).astype(str), [0, 1, 0]),
-            "^X\\[0\\] is \\['1.0', .*: give a text",
+            "^X has 3 columns: give one or two",
+        ),
+        (
+            lambda c: c.fit([*"abc"], ["x", None, np.nan]),
+            "^2 of 3 labels are missing .samples 1, 2",
         ),
         (lambda c: c.fit(["a", ("b", "c")], [0, 1]), "^X has both texts and pairs"),
         (lambda c: c.fit([*"abc"], [0.5, 1, 2]), "^Unknown label type of y, continuous: give one"),

@@ -110,7 +110,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 15
+    assert len(blocks) == 16
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
     assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 40
@@ -124,6 +124,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
         assert names["loss_of"](names[adapted]) < names["loss_of"](names["params"]), adapted
     assert names["model"].history["z_loss"].shape == (2,)
     assert names["classifier"].classes_.tolist() == ["bad", "good"]
+    assert names["frame"].columns.tolist() == ["text", "rated", "label", "bad", "good"]
 
 
 if __name__ == "__main__":

@@ -129,7 +129,7 @@ def _row(value: Any, where: str) -> Row:
 
 
 def _rows_of_columns(columns: Mapping[str, Any], name: str) -> Iterator[Row]:
-    lists = {key: list(values) for key, values in columns.items()}
+    lists = {key: _whole_numbers(list(values)) for key, values in columns.items()}
     lengths = list(map(len, lists.values()))
     if len(set(lengths)) > 1:
         raise UserError(f"The columns of {name} have {', '.join(map(str, lengths))} rows.")
@@ -151,6 +151,10 @@ def _rows_of_table(table: Any, name: str) -> Iterator[Row]:
         line = " ".join(str(error).split())[:200]
         raise UserError(f"{name} has a column of values of several types: {line}") from None
     arrow = arrow.select([key for key in arrow.column_names if not key.startswith(_INDEX)])
+    for place, field in enumerate(arrow.schema):
+        if pa.types.is_floating(field.type) and arrow[place].null_count:
+            with contextlib.suppress(pa.ArrowInvalid):  # there are fractions
+                arrow = arrow.set_column(place, field.name, arrow[place].cast(pa.int64()))
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "table.arrow")
         with pa.ipc.new_stream(path, arrow.schema) as stream:
@@ -177,7 +181,7 @@ def _are_texts_with_labels(data: Any) -> bool:
 
 
 def _labelled_rows(texts: Iterable[Any], labels: Iterable[Any], name: str) -> Iterator[Row]:
-    texts, labels = list(texts), list(labels)
+    texts, labels = list(texts), _whole_numbers(list(labels))
     if len(texts) != len(labels):
         raise UserError(f"{name} has {len(texts):,} texts and {len(labels):,} labels.")
     for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
@@ -195,6 +199,24 @@ def _labelled_rows(texts: Iterable[Any], labels: Iterable[Any], name: str) -> It
             yield {"text_a": text[0], "text_b": text[1], "label": label}
         else:
             raise UserError(f"Text {number} of {name} has {len(text)} texts: give one or two.")
+
+
+def _whole_numbers(values: list[Any]) -> list[Any]:
+    """Returns floats that are integers, some of them missing, as the integers that they were.
+
+    pandas stores integers as floats if one is missing, and a class 1 would be called 1.0.
+    """
+    present = [value for value in values if not is_missing(value)]
+    if len(present) == len(values) or not all(isinstance(x, float | np.floating) for x in present):
+        return values
+    if not all(float(value).is_integer() for value in present):
+        return values
+    return [None if is_missing(value) else int(value) for value in values]
+
+
+def is_missing(value: Any) -> bool:
+    """Returns whether a value stands for none: None, NaN, NA or NaT."""
+    return _plain(value) is None
 
 
 def _plain(value: Any) -> Any:

@@ -83,6 +83,16 @@ def test_texts_with_labels(texts, labels, row, tmp_path):
     assert rows_of((texts, labels), tmp_path) == [row]
 
 
+@pytest.mark.parametrize("form", [pandas.DataFrame, dict, lambda x: (x["text"], x["label"])])
+def test_integers_stay_integers_beside_missing_ones(form, tmp_path):
+    """Of which pandas makes floats, so that a class would be called 1.0."""
+    rows = {"text": ["a", "b", "c"], "label": np.array([0.0, np.nan, 1.0])}
+    labels = [row["label"] for row in rows_of(form(rows), tmp_path)]
+    assert labels == [0, None, 1] and [type(label) for label in labels[::2]] == [int, int]
+    rows["label"] = np.array([0.5, np.nan, 1.0])
+    assert [row["label"] for row in rows_of(form(rows), tmp_path)] == [0.5, None, 1.0]
+
+
 def test_a_path_stays_as_it_is(tmp_path):
     assert to_file(tmp_path / "a.csv", tmp_path, "train") == str(tmp_path / "a.csv")
 
