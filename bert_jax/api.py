@@ -267,6 +267,13 @@ def finetune(
         given = _dotted(values)
         plan = plan_finetuning(folder, train, evaluate, task, workdir, given)
         return _carry_out(plan, workdir, listener)
+    try:
+        experiments.find(task)
+    except UserError:
+        raise UserError(
+            f"Unknown task {task!r}. Available: {', '.join(TASKS)}, a class, or a configuration,"
+            " such as glue:mrpc."
+        ) from None
     config = get_config(task)
     if "source" in config.data:
         raise UserError(f"task={task!r} trains on a corpus; give one of {', '.join(TASKS)}.")

@@ -352,6 +352,8 @@ class Model(TrainedModel):
         >>> model.rank("What is a list?", ["A mutable sequence.", "A city."], top_k=1)
         [{'corpus_id': 0, 'score': 0.93, 'text': 'A mutable sequence.'}]
         """
+        if self.task.EXAMPLE is None:
+            self.task.relevance({})  # raises
         texts = list(documents)
         found = self.predict([(query, text) for text in texts])
         scores = [self.task.relevance(prediction) for prediction in found]

@@ -92,12 +92,12 @@ class CrossEncoder(TextPairs, Pooled):
                 yield dataclasses.replace(example, negative=None)
             elif not self.has_scores:
                 yield dataclasses.replace(example, labels=_POSITIVE)
-            elif 0 <= float((example.labels or ("",))[0]) <= 1:
+            elif 0 <= float(score := (example.labels or ("",))[0]) <= 1:
                 yield example
             else:
                 raise UserError(
-                    f"{example.where}: the score {example.labels} is not from 0 to 1: scale the"
-                    " scores, or train a regression (task=regression)."
+                    f"{example.where}: the score {score} is not from 0 to 1: scale the scores, or"
+                    " train a regression (task=regression)."
                 )
 
     def encode(self, examples, tokenizer, counts) -> EncodedRows:

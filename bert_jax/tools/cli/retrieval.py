@@ -44,7 +44,7 @@ def mine(flags: argparse.Namespace) -> None:
         bert_jax retrieval mine pairs.tsv --model=MODEL --output=triplets.jsonl
 
     The output has a JSON object with anchor, positive and negative a line, which finetune reads
-    for the tasks embedding, splade, colbert and cross_encoder. Mine the training file only.
+    for the tasks embedding, splade, colbert and cross_encoder. Mine a file to evaluate on by itself.
     """
     check_output(flags.output, (".jsonl", ".parquet"), [flags.pairs])
     from bert_jax.inference.search import mine_negatives
