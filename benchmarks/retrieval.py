@@ -20,6 +20,7 @@ import statistics
 import warnings
 from collections.abc import Callable
 
+from benchmarks import command
 from bert_jax.tools.cli.command_line import Flag
 
 FLAGS = (
@@ -173,6 +174,4 @@ def _train(kind: str, model: str, out: pathlib.Path, seed: int, epochs: int) -> 
 
 
 if __name__ == "__main__":
-    from benchmarks.command import start
-
-    start("retrieval")
+    command.start("retrieval")

@@ -11,7 +11,7 @@ import argparse
 from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag
 from bert_jax.tools.outputs.files import check_output, write_objects
 
-KIND = "retrieval"
+KIND = "retrieval command"
 
 
 def evaluate(flags: argparse.Namespace) -> None:
@@ -44,7 +44,7 @@ def mine(flags: argparse.Namespace) -> None:
         bert_jax retrieval mine pairs.tsv --model=MODEL --output=triplets.jsonl
 
     The output has a JSON object with anchor, positive and negative a line, which finetune reads
-    for the tasks embedding, splade, colbert and cross_encoder. Mine a file to evaluate on by itself.
+    for the tasks embedding, splade, colbert and cross_encoder. Mine the evaluation file by itself.
     """
     check_output(flags.output, (".jsonl", ".parquet"), [flags.pairs])
     from bert_jax.inference.search import mine_negatives
