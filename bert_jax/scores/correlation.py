@@ -56,3 +56,7 @@ def _correlation(function: str, gold: ArrayLike, predicted: ArrayLike) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.NearConstantInputWarning)
         return float(getattr(stats, function)(gold, predicted).statistic)
+
+
+# Of numbers: (gold, predicted) -> correlation.
+METRICS = {"spearman": spearman, "pearson": pearson}

@@ -17,7 +17,7 @@ from bert_jax.data.labelled.sequences import GroupedRows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import SentenceVectors
-from bert_jax.scores import retrieval
+from bert_jax.scores import correlation, retrieval
 from bert_jax.tasks.supervised import Labelled
 from bert_jax.tasks.task import Batch
 
@@ -28,7 +28,8 @@ class TextPairs(Labelled):
 
     Attributes:
       labels: none.
-      label, decimal: of pairs with a score; a task that reads them makes them settings.
+      label, decimal: column and decimal mark of the score of a pair; a task that reads scores
+        makes them settings.
     """
 
     # Column of the first text of a pair.
@@ -78,6 +79,14 @@ class TextPairs(Labelled):
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
         how = {"on_missing": self.on_missing, "has_labels": self.has_scores}
         return read_table(path, self.columns, counts, labelled, **how)
+
+    def correlations(self, examples: Sequence[Any], found: Sequence[float]) -> dict[str, float]:
+        """Returns `metrics` of the scores of examples and the numbers that are predicted."""
+        gold = np.array([float(example.labels[0]) for example in examples])
+        return {name: correlation.METRICS[name](gold, np.array(found)) for name in self.metrics}
+
+    def baseline(self, examples):
+        return 0.0 if self.has_scores else None  # of a constant; ranks of one are undefined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -206,8 +206,8 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
     if negative := known(_NEGATIVES, table.columns):
         fields["task.negative"] = str(negative)
         names.append(str(negative))
-    verb = "pairs of texts" if task == "cross_encoder" else "texts to embed"
-    return Detection(task, f"{verb} ({', '.join(names)})", fields)
+    kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"
+    return Detection(task, f"{kind} ({', '.join(names)})", fields)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -45,15 +45,11 @@ _MULTI_LABEL_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "f1": lambda gold, found: scores.micro(scores.multi_label_counts(gold, found)).f1,
     "macro_f1": lambda gold, found: scores.macro_f1(scores.multi_label_counts(gold, found)),
 }
-_NUMBER_METRICS: dict[str, Callable[[Any, Any], float]] = {
-    "pearson": correlation.pearson,
-    "spearman": correlation.spearman,
-}
 _PUBLISHED = GLUE | CHINESE
 METRICS = {
     "single": _CLASS_METRICS,
     "multi": _MULTI_LABEL_METRICS,
-    "regression": _NUMBER_METRICS,
+    "regression": correlation.METRICS,
 }
 
 

@@ -87,7 +87,7 @@ def max_similarities(outputs: ColbertOutputs, max_products: int = MAX_PRODUCTS) 
     after the other, and the backward pass computes the products of a part again.
 
     Args:
-      outputs: of texts [batch, 2 or 3].
+      outputs: what the model returns for examples of two or three texts.
       max_products: maximum number of products in memory, over all devices.
     """
     features = outputs.vectors.shape[-1]

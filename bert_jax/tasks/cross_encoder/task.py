@@ -29,7 +29,6 @@ from bert_jax.tasks.supervised import Pooled
 from bert_jax.tasks.task import Batch
 from bert_jax.tasks.text_pairs import TextPairs
 
-_CORRELATIONS = {"spearman": correlation.spearman, "pearson": correlation.pearson}
 # The label of a pair without a score.
 _POSITIVE, _NEGATIVE = ("1",), ("0",)
 
@@ -69,7 +68,7 @@ class CrossEncoder(TextPairs, Pooled):
 
     @property
     def known_metrics(self) -> Mapping[str, Any]:
-        return _CORRELATIONS if self.has_scores else retrieval.METRICS
+        return correlation.METRICS if self.has_scores else retrieval.METRICS
 
     @property
     def view(self) -> tuple[str, str]:
@@ -168,12 +167,7 @@ class CrossEncoder(TextPairs, Pooled):
         if not self.has_scores:
             ranks = np.array([prediction["rank"] for prediction in predictions])
             return {name: retrieval.METRICS[name](ranks) for name in self.metrics}
-        gold = np.array([float(example.labels[0]) for example in examples])
-        found = np.array([prediction["score"] for prediction in predictions])
-        return {name: _CORRELATIONS[name](gold, found) for name in self.metrics}
-
-    def baseline(self, examples):
-        return 0.0 if self.has_scores else None  # of a constant; ranks of one are undefined
+        return self.correlations(examples, [p["score"] for p in predictions])
 
     def relevance(self, prediction):
         return prediction["score"]

@@ -9,8 +9,6 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.config.group import setting
 from bert_jax.data.labelled.examples import TextExample
@@ -25,8 +23,6 @@ from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import check_pool
 from bert_jax.tasks.task import Batch
 from bert_jax.tasks.text_pairs import TextVectors
-
-_CORRELATIONS = {"spearman": correlation.spearman, "pearson": correlation.pearson}
 
 
 def _check_sizes(name: str, sizes: tuple[Any, ...]) -> None:
@@ -75,7 +71,7 @@ class Embedding(TextVectors):
         if kind != "scored":
             raise UserError(f"Unknown pairs {kind!r}. Available: pairs, scored.")
         task = cls(text_a="sentence1", text_b="sentence2", label="score", loss="cosent")
-        return FinetuningConfig(task=task, global_batch_size=64, metrics=tuple(_CORRELATIONS))
+        return FinetuningConfig(task=task, global_batch_size=64, metrics=tuple(correlation.METRICS))
 
     def check(self) -> None:
         super().check()
@@ -94,7 +90,7 @@ class Embedding(TextVectors):
 
     @property
     def known_metrics(self) -> Mapping[str, Any]:
-        return _CORRELATIONS if self.loss in SCORED else retrieval.METRICS
+        return correlation.METRICS if self.loss in SCORED else retrieval.METRICS
 
     def encode(self, examples, tokenizer, counts) -> GroupedRows:
         if self.loss == "cosine_mse":
@@ -154,12 +150,7 @@ class Embedding(TextVectors):
     def score(self, examples, predictions):
         if not self.has_scores:
             return super().score(examples, predictions)
-        gold = np.array([float(example.labels[0]) for example in examples])
-        found = np.array([prediction["similarity"] for prediction in predictions])
-        return {name: _CORRELATIONS[name](gold, found) for name in self.metrics}
-
-    def baseline(self, examples):
-        return 0.0 if self.has_scores else None  # of a constant; ranks of one are undefined
+        return self.correlations(examples, [p["similarity"] for p in predictions])
 
 
 def _check_cosine(example: TextExample) -> None:
