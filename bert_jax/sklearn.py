@@ -65,8 +65,8 @@ class _ReadsTexts(BaseEstimator):
         return tags
 
 
-class _FineTuned(_ReadsTexts):
-    """The base of estimators that `fit` fine-tunes."""
+class BertEstimator(_ReadsTexts):
+    """The base of the estimators that `fit` fine-tunes, with their parameters."""
 
     model_: Model
     _is_temporary: bool
@@ -164,7 +164,7 @@ class _FineTuned(_ReadsTexts):
         self._keep(model, is_temporary=True)
 
 
-class BertClassifier(ClassifierMixin, _FineTuned):
+class BertClassifier(ClassifierMixin, BertEstimator):
     """Fine-tunes a model to classify texts or pairs of texts, as `bert_jax.finetune` does.
 
     All samples are trained on, since scikit-learn evaluates on samples of its own; the run's only
@@ -234,7 +234,7 @@ class BertClassifier(ClassifierMixin, _FineTuned):
         return np.array(rows, np.float64).reshape(-1, len(names))
 
 
-class BertRegressor(RegressorMixin, _FineTuned):
+class BertRegressor(RegressorMixin, BertEstimator):
     """Fine-tunes a model to give a number for each text or pair of texts.
 
     See `BertClassifier`, whose parameters it has.

@@ -20,6 +20,7 @@ from bert_jax.config.group import flatten
 from bert_jax.files.errors import UserError
 from bert_jax.plans.adaptation import plan_adaptation
 from bert_jax.plans.finetuning import plan_finetuning
+from bert_jax.tasks.classification.task import Classification
 from bert_jax.training.listener import Listener
 from tests import tiny
 from tests.resuming import StopAfter
@@ -211,6 +212,8 @@ def test_batches_of_one_shape_compile_once(model):
 def test_a_model_says_what_it_is(model, classifier):
     assert repr(model) == f"<bert for pretraining: 1 layers, hidden 16, {model.folder}, step 6>"
     assert "<bert for classification: " in repr(classifier)
+    titles = [Classification(problem_type=kind).title for kind in ("multi", "regression")]
+    assert titles == ["multi_label", "regression"]
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):
@@ -341,6 +344,22 @@ def test_pairs_and_a_model_are_enough_to_train_embeddings(model, files, tmp_path
     expected = ("cosent", "spearman") if scores else ("in_batch", "mrr_at_10")
     assert (config.task.loss, config.metrics[0]) == expected and config.task.pool == "max"
     assert len(plan.files[config.data.eval].decode().splitlines()) == 11
+
+
+@pytest.mark.parametrize("task", ["embedding", "cross_encoder"])
+def test_negatives_are_for_training_and_an_evaluation_may_have_pairs_only(
+    model, files, tmp_path, task
+):
+    word = (files / "vocab.txt").read_text().split()[-1]
+    pairs = [{"anchor": f"{word} {n}", "positive": word * n} for n in range(1, 5)]
+    triplets = [{**pair, "negative": f"{word} {word}"} for pair in pairs]
+    values = {"task": task, "listener": Listener(), "epochs": 1.0}
+    new = bert_jax.finetune(model, triplets, pairs, workdir=tmp_path / "run", **values)
+    assert new.config.task.negative == "negative"
+    assert np.isfinite(new.history["validation_loss"]).all()
+    given = values | {"task__negative": "other"}
+    with pytest.raises(UserError, match="other"):
+        bert_jax.finetune(model, triplets, pairs, workdir=tmp_path / "other", **given)
 
 
 def test_a_text_and_a_model_are_enough_to_adapt(model, files, tmp_path):

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator
 
 # A flag of the command line in a message; a command as a whole stays as it is.
-_FLAG, _COMMAND = re.compile(r"--(?:config\.)?([a-z][\w.]*)"), "bert_jax "
+_FLAG = re.compile(r"--(?:config\.)?([a-z]\w*(?:\.\w+)*)(?:=([a-z][\w:]*(?:\.\w+)*|\d+%))?")
+_COMMAND = "bert_jax "
 
 
 class UserError(ValueError):
@@ -20,7 +21,7 @@ class UserError(ValueError):
 def python_spelling() -> Iterator[None]:
     """Writes flags in the messages of errors as arguments of Python; also a decorator.
 
-    `--config.task.label=NAME` becomes `task__label=NAME`.
+    `--config.task.label=NAME` becomes `task__label=NAME`, `--long=truncate` `long="truncate"`.
     """
     try:
         yield
@@ -33,4 +34,11 @@ def spell_in_python(text: str) -> str:
     """Returns a text with its flags as arguments of Python, unless it names a command to run."""
     if _COMMAND in text:
         return text
-    return _FLAG.sub(lambda flag: flag[1].rstrip(".").replace(".", "__"), text)
+    return _FLAG.sub(_argument, text)
+
+
+def _argument(flag: re.Match[str]) -> str:
+    name, value = flag[1].replace(".", "__"), flag[2]
+    if value is None:
+        return name
+    return f"{name}={value.title()}" if value in ("true", "false") else f'{name}="{value}"'

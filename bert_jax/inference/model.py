@@ -90,7 +90,7 @@ class Model(TrainedModel):
 
     def __repr__(self) -> str:
         sizes = f"{self.encoder.num_layers} layers, hidden {self.encoder.hidden_size}"
-        name = f"{self.encoder.name} for {self.config.task.name}"
+        name = f"{self.encoder.name} for {self.task.title}"
         return f"<{name}: {sizes}, {self.folder}, step {self.step}>"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """Search by the vectors of a trained model: its scores, reranking, hard negatives."""
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from bert_jax.tasks.embedding import Embedding
 
 # Names of the prompts for queries and for documents, the first one that a model has.
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
+# Queries that are compared with all documents at a time.
+_QUERIES = 256
 # How dense vectors are compared -> function of vectors of queries and of documents.
 _DENSE = {
     "": retrieval.cosines,
@@ -51,14 +54,13 @@ def evaluate_retrieval(
     if not isinstance(data, RetrievalSet):
         data = read_retrieval_set(os.fspath(data))
     queries, documents = [*data.queries.values()], [*data.documents.values()]
-    found = similarities(_opened(model), queries, documents)
+    found = best_documents(data, similarities(_opened(model), queries, documents), depth)
     values = {
-        "tf_idf": ranking_scores(data, tf_idf(queries, documents)),
+        "tf_idf": ranking_scores(data, best_documents(data, tf_idf(queries, documents))),
         "model": ranking_scores(data, found),
     }
     if reranker is not None:
-        found = rerank(_opened(reranker), found, queries, documents, depth)
-        values["reranked"] = ranking_scores(data, found)
+        values["reranked"] = ranking_scores(data, rerank(_opened(reranker), data, found, depth))
     return values
 
 
@@ -66,8 +68,10 @@ def _opened(model: Model | str | os.PathLike[str]) -> Model:
     return load(model) if isinstance(model, str | os.PathLike) else model
 
 
-def similarities(model: Model, queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-    """Returns float[queries, documents], how well documents match.
+def similarities(
+    model: Model, queries: Sequence[str], documents: Sequence[str]
+) -> Iterator[np.ndarray]:
+    """Yields float[documents] for each query, how well documents match.
 
     Dense vectors are compared by their cosine, or as config_sentence_transformers.json says, sparse
     ones by their product, those of tokens by MaxSim.
@@ -82,60 +86,85 @@ def similarities(model: Model, queries: Sequence[str], documents: Sequence[str])
             f"{model.folder} compares vectors by {vectors.similarity!r}: only cosine and dot are"
             " supported."
         )
-    sides = [
+    asked, found = (
         encode(list(texts), long="truncate", prompt=_prompt(vectors.prompts, side))
         for texts, side in ((queries, "query"), (documents, "document"))
-    ]
-    return compare(*sides)
+    )
+    return _rows(compare, asked, found, len(queries))
+
+
+def _rows(
+    compare: Callable[[Any, Any], Any], queries: Any, documents: Any, count: int
+) -> Iterator[np.ndarray]:
+    for start in range(0, count, _QUERIES):
+        yield from compare(queries[start : start + _QUERIES], documents)
 
 
 def _prompt(prompts: Mapping[str, str], side: str) -> str:
     return next((name for name in _PROMPTS[side] if prompts.get(name)), "")
 
 
-def tf_idf(queries: Sequence[str], documents: Sequence[str]) -> np.ndarray:
-    """Returns the cosines of TF-IDF vectors, whose terms and weights are those of the documents."""
+def tf_idf(queries: Sequence[str], documents: Sequence[str]) -> Iterator[np.ndarray]:
+    """Yields the cosines of TF-IDF vectors, whose terms and weights are those of the documents."""
     found = bag_of_words.tf_idf([[text] for text in documents], [[text] for text in queries])
-    return (found[1] @ found[0].T).toarray()
+    return _rows(retrieval.sparse_products, found[1], found[0], len(queries))
 
 
-def rerank(
-    model: Model, scores: np.ndarray, queries: Sequence[str], documents: Sequence[str], depth: int
-) -> np.ndarray:
-    """Returns scores whose order is that of a cross-encoder among the best documents.
+def best_documents(
+    data: RetrievalSet, scores: Iterable[np.ndarray], depth: int = 0
+) -> list[np.ndarray]:
+    """Returns the places of the best documents of each query, the best first.
 
-    The other documents follow in their order.
+    Of equal scores, those of relevant documents come last.
 
     Args:
-      model: a model of pairs, see `Model.rank`.
-      scores: float[queries, documents].
-      queries, documents: the texts.
-      depth: number of documents of each query that are scored again.
+      data: queries, documents and their relevance.
+      scores: float[documents] for each query.
+      depth: number of documents; at least those that `RANKING_METRICS` read.
     """
-    best = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
-    pairs = [
-        (queries[row], documents[place]) for row, places in enumerate(best) for place in places
-    ]
-    found = [model.task.relevance(prediction) for prediction in model.predict(pairs)]
-    # Below 0, which the scores of other documents become, in float64, which keeps their order.
-    scores = scores.astype(np.float64)
-    reranked = scores - scores.max(axis=1, keepdims=True) - 1.0
-    lowest = min(0.0, *found) if found else 0.0
-    np.put_along_axis(reranked, best, np.reshape(found, best.shape) - lowest, axis=1)
-    return reranked
+    depth = max(depth, retrieval.READ)
+    rows = zip(scores, _relevance(data), strict=True)
+    return [retrieval.order(row, relevance)[:depth] for row, relevance in rows]
 
 
-def ranking_scores(data: RetrievalSet, scores: np.ndarray) -> dict[str, float]:
-    """Returns `retrieval.ranking_scores` of float[queries, documents]."""
+def _relevance(data: RetrievalSet) -> Iterator[np.ndarray]:
+    """Yields float[documents] for each query."""
     places = {name: place for place, name in enumerate(data.documents)}
-    found, ideal = [], []
-    for row, query in zip(scores, data.queries, strict=True):
+    for query in data.queries:
         relevance = np.zeros(len(places))
         for name, value in data.relevant[query].items():
             relevance[places[name]] = value
-        found.append(relevance[retrieval.order(row, relevance)])
-        ideal.append(np.sort(relevance[relevance > 0])[::-1])
-    return retrieval.ranking_scores(found, ideal)
+        yield relevance
+
+
+def rerank(
+    model: Model, data: RetrievalSet, best: Sequence[np.ndarray], depth: int
+) -> list[np.ndarray]:
+    """Returns the best documents in the order of a cross-encoder; the others follow as they were.
+
+    Args:
+      model: a model of pairs, see `Model.rank`.
+      data: queries, documents and their relevance.
+      best: the places of the best documents of each query.
+      depth: number of documents of each query that are scored again.
+    """
+    documents = [*data.documents.values()]
+    queries = zip(data.queries.values(), best, strict=True)
+    pairs = [(query, documents[place]) for query, places in queries for place in places[:depth]]
+    scores = iter([model.task.relevance(prediction) for prediction in model.predict(pairs)])
+    found = []
+    for places, relevance in zip(best, _relevance(data), strict=True):
+        first, rest = places[:depth], places[depth:]
+        own = np.array([*itertools.islice(scores, len(first))])
+        found.append(np.concatenate([first[retrieval.order(own, relevance[first])], rest]))
+    return found
+
+
+def ranking_scores(data: RetrievalSet, best: Sequence[np.ndarray]) -> dict[str, float]:
+    """Returns `retrieval.ranking_scores` of the best documents of each query."""
+    relevance = zip(best, _relevance(data), strict=True)
+    pairs = [(row[places], np.sort(row[row > 0])[::-1]) for places, row in relevance]
+    return retrieval.ranking_scores(*zip(*pairs, strict=True))
 
 
 def mine_negatives(
@@ -174,22 +203,19 @@ def mine_negatives(
         own.setdefault(anchor, {anchor}).add(positive)
     texts = list(dict.fromkeys(positive for _, positive in rows))
     places = {text: place for place, text in enumerate(texts)}
-    scores = dict(zip(own, similarities(_opened(model), list(own), texts), strict=True))
-    best = {
-        anchor: [
-            place
-            for place in np.argsort(-scores[anchor], kind="stable").tolist()
-            if texts[place] not in own[anchor]
-        ][skip:]
-        for anchor in own
-    }
-    triplets = []
-    for anchor, positive in rows:
-        row = scores[anchor]
-        limit = at_most * row[places[positive]] if at_most else np.inf
-        chosen = [texts[place] for place in best[anchor] if row[place] <= limit][:negatives]
-        triplets += [{"anchor": anchor, "positive": positive, "negative": x} for x in chosen]
-    return triplets
+    found: dict[tuple[str, str], list[str]] = {}  # of a text and its positive
+    for anchor, row in zip(own, similarities(_opened(model), list(own), texts), strict=True):
+        order = np.argsort(-row, kind="stable").tolist()
+        others = [place for place in order if texts[place] not in own[anchor]][skip:]
+        for positive in own[anchor] & places.keys():
+            limit = at_most * row[places[positive]] if at_most else np.inf
+            near = (texts[place] for place in others if row[place] <= limit)
+            found[anchor, positive] = [*itertools.islice(near, negatives)]
+    return [
+        {"anchor": anchor, "positive": positive, "negative": negative}
+        for anchor, positive in rows
+        for negative in found[anchor, positive]
+    ]
 
 
 def _read_pairs(pairs: Any) -> list[tuple[str, str]]:

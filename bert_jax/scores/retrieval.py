@@ -94,6 +94,8 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 # ------------------------------------------------------------------ several relevant candidates
 
+# Candidates of a query that RANKING_METRICS read at most.
+READ = 100
 # The relevance of candidates in their order, of all relevant ones in the best order -> score.
 RANKING_METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "ndcg_at_10": lambda found, ideal: _gain(found[:10]) / _gain(ideal[:10]),

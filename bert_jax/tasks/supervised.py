@@ -46,6 +46,10 @@ class Labelled(Task):
     def can_pack(self) -> bool:
         return self.PACKS
 
+    def for_evaluation(self, source: str) -> Self:
+        """Returns the task for a file to evaluate on, if it may lack what only training reads."""
+        return self
+
     # ---------------------------------------------------------------- what a plan asks
 
     # Whether labels are numbers and not names of classes.

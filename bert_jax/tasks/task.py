@@ -84,6 +84,11 @@ class Task(TaskConfig):
     reads_pairs = False
 
     @property
+    def title(self) -> str:
+        """What `finetune` and `train` call the task."""
+        return self.name
+
+    @property
     def column_inputs(self) -> dict[str, str]:
         """Column of the files, by name -> the input of an example that it gives.
 

@@ -2,6 +2,8 @@
 
 import dataclasses
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -14,6 +16,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_texts import encode_separately
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.sequences import GroupedRows
+from bert_jax.data.labelled.table_rows import read_rows
 from bert_jax.data.labelled.tables import Columns, parse_column, read_table
 from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import SentenceVectors
@@ -79,6 +82,12 @@ class TextPairs(Labelled):
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
         how = {"on_missing": self.on_missing, "has_labels": self.has_scores}
         return read_table(path, self.columns, counts, labelled, **how)
+
+    def for_evaluation(self, source):
+        # Negatives are mined for training: a file to evaluate on may have the pairs only.
+        rows = read_rows(source, Counter(), self.columns.has_header)
+        has_negatives = any(self.columns.negative in row for _, row in itertools.islice(rows, 1))
+        return self if has_negatives else dataclasses.replace(self, negative="")
 
     def correlations(self, examples: Sequence[Any], found: Sequence[float]) -> dict[str, float]:
         """Returns `metrics` of the scores of examples and the numbers that are predicted."""

@@ -239,8 +239,9 @@ def _open_labelled(
             config, task = _with_class_weights(config, task, weights)
     pad_lengths = bucket_lengths(lengths or GENERAL_LENGTHS, phase.sequence_length)
     evaluation = tuple(
-        _rows(name, source, *_read(task, source), task, tokenizer).padded_to(pad_lengths)
+        _rows(name, source, *_read(own, source), own, tokenizer).padded_to(pad_lengths)
         for name, source in sources.items()
+        for own in (task.for_evaluation(local(source)),)
     )
     parts = [*(rows.fingerprint for rows in training), tokenizer.fingerprint, *task.labels]
     return Run(

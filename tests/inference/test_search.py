@@ -53,7 +53,8 @@ def test_ranking_scores_by_hand():
     )
 
 
-def test_scores_are_those_of_sentence_transformers(folder):
+def test_scores_are_those_of_sentence_transformers(monkeypatch):
+    monkeypatch.setattr(search, "_QUERIES", 5)
     library = pytest.importorskip("sentence_transformers")
     from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 
@@ -110,10 +111,9 @@ def test_a_reranker_orders_the_best_documents_only(folder):
     assert dict(data.queries) == {key: QUERIES[key] for key in ("q1", "q2")}
     queries, documents = [*data.queries.values()], [*data.documents.values()]
     scores = search.similarities(Stub(), queries, documents)
-    before = np.argsort(-scores, axis=1, kind="stable")
-    found = search.rerank(Stub(), scores, queries, documents, depth=3)
-    after = np.argsort(-found, axis=1, kind="stable")
-    for row, old in zip(after, before, strict=True):
+    before = search.best_documents(data, scores)
+    found = search.rerank(Stub(), data, before, depth=3)
+    for row, old in zip(found, before, strict=True):
         assert row.tolist() == [
             *sorted(old[:3].tolist(), key=lambda place: -len(documents[place])),
             *old[3:].tolist(),
@@ -140,7 +140,7 @@ def test_negatives_are_the_nearest_texts_of_others(tmp_path):
         return triplets
 
     def similarity(query, document):
-        return float(search.similarities(Stub(), [query], [document])[0, 0])
+        return float(next(search.similarities(Stub(), [query], [document]))[0])
 
     for choice in [(1, 0, 0), (1, 1, 0), (2, 0, 0.5), (2, 0, 0.95)]:
         found = bert_jax.mine_negatives(Stub(), rows, *choice)

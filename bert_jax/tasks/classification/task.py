@@ -15,6 +15,7 @@ from bert_jax.config.group import derived, setting
 from bert_jax.config.run import RunConfig
 from bert_jax.data.labelled.encode_texts import encode_texts
 from bert_jax.data.labelled.examples import Labels, TextExample
+from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES
 from bert_jax.data.labelled.published_sets import CHINESE, GLUE, TextTask
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.sequences import EncodedRows, window_starts
@@ -120,6 +121,10 @@ class Classification(ClassLossConfig, Pooled):
     def published_set(self) -> TextTask | None:
         """The published set, if it is one."""
         return _PUBLISHED[self.published] if self.published else None
+
+    @property
+    def title(self) -> str:
+        return next(name for name, kind in PROBLEM_TYPES.items() if kind == self.kind)
 
     @property
     def kind(self) -> str:
