@@ -15,7 +15,7 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.devices.trees import path_name
 from bert_jax.files.atomic import write_json
 from bert_jax.tasks import review_parts as review
-from bert_jax.tools.listeners.verdicts import verdict
+from bert_jax.tools.listeners.verdicts import predict_without_encoder, verdict
 from bert_jax.training.listener import Evaluation, Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState
@@ -32,8 +32,11 @@ class Review(Listener):
 
     def __init__(self, show: Callable[[str], None]):
         self._show = show
+        # Of the run, once it was asked for.
+        self._simple: tuple[Any] | None = None
 
     def started(self, run: Run, state: TrainState) -> None:
+        self._simple = None
         rows = parameter_rows(state.params)
         write_json(os.path.join(run.workdir, PARAMETERS), rows, sort_keys=False)
 
@@ -41,7 +44,10 @@ class Review(Listener):
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
         """Shows or writes the verdict; writes layer weights and what review_parts.py describes."""
-        lines = verdict(run, step, evaluation, is_last) if is_last or is_chosen else []
+        if not (is_last or is_chosen):
+            return
+        self._simple = self._simple or (predict_without_encoder(run),)
+        lines = verdict(run, step, evaluation, *self._simple)
         for line in lines if is_last else ():
             self._show(line)
         if not is_chosen:

@@ -19,10 +19,12 @@ _GOOD_LOSS = 0.75
 _NAMES_SHOWN = 8
 
 
-def verdict(run: Any, step: int, evaluation: Evaluation, is_last: bool = False) -> list[str]:
+def verdict(
+    run: Any, step: int, evaluation: Evaluation, simple: Sequence[Any] | None = None
+) -> list[str]:
     """Returns lines that compare an evaluation after `step` steps with simple baselines.
 
-    With `is_last`, they include a model without an encoder, which is trained for that.
+    `simple` are the predictions of a model without an encoder, if there is one.
 
     The last line begins with "health: ", followed by `good`, `fair`, `weak` or `degenerate` for
     labelled examples, or what is wrong.
@@ -32,7 +34,7 @@ def verdict(run: Any, step: int, evaluation: Evaluation, is_last: bool = False) 
     if not run.config.has_corpus:
         examples = next(rows.examples for rows in splits if rows.name == "eval")
         outcome = _outcome(run, step, evaluation, examples)
-        return labelled_verdict(_with_simple(outcome, run, evaluation, examples, is_last))
+        return labelled_verdict(_with_simple(outcome, run, evaluation, examples, simple))
     return corpus_verdict(values, run.training_rows(phase).statistics, splits[0].statistics)
 
 
@@ -175,20 +177,35 @@ def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any
     )
 
 
+def predict_without_encoder(run: Any) -> Sequence[Any] | None:
+    """Trains a model without an encoder on the examples of a run; returns what it predicts.
+
+    None where the task has no such model, and if there is nothing to train on.
+    """
+    if run.config.has_corpus or not run.training:
+        return None
+    train = run.training[0].examples
+    train = train[:: -(-len(train) // MAX_EXAMPLES) or 1]
+    splits = run.evaluation_rows(run.phases[0])
+    examples = next(rows.examples for rows in splits if rows.name == "eval")
+    return run.task.predict_without_encoder(train, examples) if train else None
+
+
 def _with_simple(
-    outcome: Outcome, run: Any, evaluation: Evaluation, examples: Sequence[Any], is_last: bool
+    outcome: Outcome,
+    run: Any,
+    evaluation: Evaluation,
+    examples: Sequence[Any],
+    simple: Sequence[Any] | None,
 ) -> Outcome:
     """Returns the outcome with the score of a model without an encoder, if there is one."""
-    train = run.training[0].examples if run.training and is_last else ()
-    train = train[:: -(-len(train) // MAX_EXAMPLES) or 1]
-    found = run.task.predict_without_encoder(train, examples) if train else None
-    if found is None:
+    if simple is None:
         return outcome
     return dataclasses.replace(
         outcome,
-        simple=run.task.score(examples, found)[outcome.metric],
+        simple=run.task.score(examples, simple)[outcome.metric],
         difference_error=run.task.difference_error(
-            examples, evaluation.predictions, found, outcome.metric
+            examples, evaluation.predictions, simple, outcome.metric
         ),
     )
 

@@ -1,11 +1,15 @@
 """The verdict on good metrics and on each kind of bad ones."""
 
 import dataclasses
+import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from bert_jax.tools.listeners import verdicts
+from bert_jax.tools.listeners import reviews, verdicts
 from bert_jax.tools.listeners.verdicts import Outcome, corpus_verdict
+from bert_jax.training.listener import Evaluation
 
 GOOD = {"masked_lm_loss": 3.0, "masked_lm_accuracy": 0.4, "next_sentence_accuracy": 0.8}
 NEXT = {"loss": 3.0, "causal_lm_accuracy": 0.4}
@@ -160,6 +164,24 @@ def test_a_model_without_an_encoder_is_a_baseline():
     assert health.startswith("health: good")
     *_, health = verdicts.labelled_verdict(dataclasses.replace(good, simple=0.81))
     assert health.startswith("health: weak") and "below a model of single words" in health
+
+
+def test_each_selected_step_is_compared_with_one_model_without_an_encoder(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(reviews, "predict_without_encoder", lambda run: trained.append(run))
+    monkeypatch.setattr(reviews, "verdict", lambda run, step, _, x: [f"verdict {step} {x}"])
+    rows: Any = SimpleNamespace(rows_per_epoch=3)
+    run: Any = SimpleNamespace(
+        workdir=str(tmp_path), phase_at=lambda step: step, evaluation_rows=lambda phase: [rows]
+    )
+    shown = []
+    review = reviews.Review(shown.append)
+    for step, is_chosen in ((1, False), (2, True), (3, False)):
+        evaluation = Evaluation({}, ())
+        review.evaluation(run, step, evaluation, is_last=step == 3, is_chosen=is_chosen)
+    assert trained == [run] and shown == ["verdict 3 None"]
+    written = json.loads((tmp_path / "evaluation.json").read_text())
+    assert written["verdict"] == ["verdict 2 None"]
 
 
 def test_without_a_baseline_there_is_no_verdict():
