@@ -55,7 +55,7 @@ FLAGS = (
     MODEL,
     Flag("task", "", "As for finetune."),
     Flag("rates", "2e-5,5e-5,1e-4,3e-4,1e-3", "Learning rates of the grid."),
-    Flag("epochs", "3,10", "Numbers of epochs of the grid."),
+    Flag("epochs", "3,10", "Numbers of epochs of the grid; empty: that of `finetune`."),
     Flag("seeds", 5, "Runs of each setting.", minimum=1),
     Flag("output", "defaults.jsonl", "File that keeps the scores."),
     OVERRIDES,
@@ -97,7 +97,8 @@ def _compare(
     print(describe_machine())
     print(*plan.lines, sep="\n")
     settings: dict[str, Settings] = {DEFAULTS: {}}
-    for rate, epochs in itertools.product(*grid):
+    rates, numbers = grid
+    for rate, epochs in itertools.product(rates, numbers or [config.epochs]):
         changes = {"optimizer.learning_rate": rate, "epochs": epochs}
         settings[f"{rate:g}, {epochs:g} epochs"] = changes
     for seed, (name, changes) in itertools.product(range(seeds), settings.items()):

@@ -1,13 +1,16 @@
 """Trains all kinds of retrieval models on the same pairs, and prints how well each one finds.
 
-    python -m benchmarks.retrieval --model=quickstart --out=runs/retrieval
-    python -m benchmarks.retrieval --model=quickstart --out=runs/retrieval --rivals
+    python -m benchmarks.retrieval --model=quickstart --pair_model=tiny --out=runs/retrieval \\
+        --rivals
 
 The pairs are summaries and second paragraphs of docstrings of installed packages; those of a
-quarter of the files are held out, as queries and documents. Finished trainings in --out are not
-repeated. --rivals also trains with sentence-transformers: the same encoder, pairs, batches, rate,
-schedule and loss, without dropout in both. A line is the mean and the standard deviation of the
-seeds.
+quarter of the files are held out, as queries and documents. Cross-encoders start from --pair_model,
+best an encoder with next-sentence prediction (configs/tiny.py): one that never saw two texts in a
+row learns too little of them. They order the best 50 documents of dense vectors again.
+
+Finished trainings in --out are not repeated. --rivals also trains with sentence-transformers: the
+same encoder, pairs, batches, rate, schedule and loss, without dropout in both. A line is the mean
+and the standard deviation of the seeds.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import hashlib
 import importlib.util
 import json
 import pathlib
+import random
 import statistics
 import warnings
 from collections.abc import Callable
@@ -25,6 +29,7 @@ from bert_jax.tools.cli.command_line import Flag
 
 FLAGS = (
     Flag("model", "", "A masked language model.", missing="a workdir, or another program's folder"),
+    Flag("pair_model", "", "Encoder of cross-encoders; empty: that of --model."),
     Flag("out", "", "Folder for files and models.", missing="a folder"),
     Flag("seeds", 5, "Trainings of each kind.", minimum=1),
     Flag("epochs", 1, "Passes over the pairs.", minimum=1),
@@ -46,7 +51,8 @@ def run(flags: argparse.Namespace) -> None:
         for seed in range(flags.seeds):
             path = out / f"{kind}-{seed}.json"
             if not path.is_file():
-                found = _scores(kind, flags.model, out, seed, flags.epochs)
+                models = flags.model, flags.pair_model or flags.model
+                found = _scores(kind, models, out, seed, flags.epochs)
                 path.write_text(json.dumps(found))
             for name, scores in json.loads(path.read_text()).items():
                 row = "tf_idf" if name == "tf_idf" else f"{kind}, {name}"
@@ -104,70 +110,91 @@ def _write(path: pathlib.Path, rows: list[dict[str, str]]) -> None:
 
 
 # What a training has in common with that of the rival.
-SETTINGS = {
-    "max_length": 48,
+_SHARED = {
     "global_batch_size": 32,
     "model__dropout_rate": 0.0,
     "model__attention_dropout_rate": 0.0,
     "eval__every": 0,
-    "optimizer__learning_rate": 1e-3,
 }
-_HEADS = {"task__pool": "cls", "task__pooler": True}
-# Kind -> task, training file, further fields.
+_VECTORS = _SHARED | {"optimizer__learning_rate": 1e-3, "max_length": 48}
+# A row has both texts; the encoder is post-norm, and learns nothing at 1e-3.
+_PAIRS = _SHARED | {
+    "optimizer__learning_rate": 3e-4,
+    "max_length": 96,
+    "task__pool": "cls",
+    "task__pooler": True,
+}
+# Task, training file, rows of a pair in it, fields.
 KINDS = {
-    "dense": ("embedding", "train.jsonl", {"task__pool": "mean"}),
-    "dense_mined": ("embedding", "mined.jsonl", {"task__pool": "mean"}),
-    "splade": ("splade", "train.jsonl", {}),
-    "colbert": ("colbert", "train.jsonl", {}),
-    "cross_encoder": ("cross_encoder", "train.jsonl", _HEADS),
-    "cross_encoder_mined": ("cross_encoder", "mined.jsonl", _HEADS),
+    "dense": ("embedding", "train.jsonl", 1, {**_VECTORS, "task__pool": "mean"}),
+    "dense_mined": ("embedding", "mined.jsonl", 4, {**_VECTORS, "task__pool": "mean"}),
+    "splade": ("splade", "train.jsonl", 1, _VECTORS),
+    "colbert": ("colbert", "train.jsonl", 1, _VECTORS),
+    "cross_encoder": ("cross_encoder", "drawn.jsonl", 1, _PAIRS),
 }
-RIVALS = ("st_dense", "st_cross_encoder_mined")
+# Kinds that sentence-transformers trains too.
+_RIVAL = "st_"
+RIVALS = (f"{_RIVAL}dense", f"{_RIVAL}cross_encoder")
+_DRAWN, _MINED = 2, 4
 
 
-def _scores(kind: str, model: str, out: pathlib.Path, seed: int, epochs: int) -> dict[str, dict]:
+def _scores(
+    kind: str, models: tuple[str, str], out: pathlib.Path, seed: int, epochs: int
+) -> dict[str, dict]:
     """Returns the scores of one training: those of `evaluate_retrieval`."""
     import bert_jax
 
     dense = out / f"dense-{seed}"
     if not dense.is_dir():
-        _train("dense", model, out, seed, epochs)
-    mined = out / "mined.jsonl"
-    if kind.endswith("mined") and not mined.is_file():
-        first = bert_jax.load(out / "dense-0")
-        _write(mined, bert_jax.mine_negatives(first, out / "train.jsonl", 4))
-    if kind in RIVALS:
+        _train("dense", models[0], out, seed, epochs)
+    _write_triplets(out)
+    is_pair = kind.endswith("cross_encoder")
+    if kind.startswith(_RIVAL):
         from benchmarks.rivals import retrieval_torch
 
-        trained = retrieval_torch.train(kind, model, out, seed, epochs, SETTINGS)
+        name = kind.removeprefix(_RIVAL)
+        trained = retrieval_torch.train(name, models[is_pair], out, seed, epochs, KINDS[name])
     else:
         trained = bert_jax.load(
-            dense if kind == "dense" else _train(kind, model, out, seed, epochs)
+            dense if kind == "dense" else _train(kind, models[is_pair], out, seed, epochs)
         )
-    if "cross_encoder" not in kind:
+    if not is_pair:
         return bert_jax.evaluate_retrieval(trained, out / "dev")
     found = bert_jax.evaluate_retrieval(bert_jax.load(dense), out / "dev", trained, 50)
     return {"reranked": found["reranked"]}
+
+
+def _write_triplets(out: pathlib.Path) -> None:
+    """Writes mined.jsonl, by the first dense model, and drawn.jsonl, unless they are there."""
+    import bert_jax
+
+    if not (path := out / "mined.jsonl").is_file():
+        first = bert_jax.load(out / "dense-0")
+        _write(path, bert_jax.mine_negatives(first, out / "train.jsonl", _MINED))
+    if not (path := out / "drawn.jsonl").is_file():
+        lines = (out / "train.jsonl").read_text(encoding="utf-8").splitlines()
+        rows, rng = [json.loads(line) for line in lines], random.Random(0)
+        places = [
+            (n, (n + rng.randrange(1, len(rows))) % len(rows)) for n in [*range(len(rows))] * _DRAWN
+        ]
+        _write(path, [{**rows[n], "negative": rows[other]["positive"]} for n, other in places])
 
 
 def _train(kind: str, model: str, out: pathlib.Path, seed: int, epochs: int) -> pathlib.Path:
     import bert_jax
     from bert_jax.training.listener import Listener
 
-    task, file, fields = KINDS[kind]
+    task, file, rows, fields = KINDS[kind]
     workdir = out / f"{kind}-{seed}"
-    # Rows of mined triplets are four for each pair.
-    parts = 4 if file == "mined.jsonl" else 1
     bert_jax.finetune(
         model,
         out / file,
-        evaluate=out / file,
+        evaluate=out / "train.jsonl",
         task=task,
         workdir=workdir,
         listener=Listener(),
         seed=seed,
-        epochs=epochs / parts,
-        **SETTINGS,
+        epochs=epochs / rows,
         **fields,
     )
     return workdir

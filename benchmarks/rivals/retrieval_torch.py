@@ -10,43 +10,42 @@ from bert_jax.inference.model import Model, load
 
 
 def train(
-    kind: str, model: str, out: pathlib.Path, seed: int, epochs: int, settings: dict[str, Any]
+    kind: str, model: str, out: pathlib.Path, seed: int, epochs: int, same: tuple[Any, ...]
 ) -> Model:
     """Returns the trained model, as bert_jax loads the folder that sentence-transformers writes.
 
     Args:
-      kind: st_dense or st_cross_encoder_mined.
+      kind: dense or cross_encoder.
       model: the encoder, which is exported for transformers.
-      out: folder with train.jsonl and mined.jsonl.
+      out: folder with the training files.
       seed: seed of the order, and of a new head.
       epochs: passes over the pairs.
-      settings: `benchmarks.retrieval.SETTINGS`.
+      same: the row of `benchmarks.retrieval.KINDS`.
     """
     import sentence_transformers
     from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss
     from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-    encoder, saved = out / "encoder", out / f"{kind}-{seed}"
+    _, file, _, settings = same
+    encoder, saved = out / f"encoder_{kind}", out / f"st_{kind}-{seed}"
     if not encoder.is_dir():
         load(model).export("huggingface", encoder)
     torch.manual_seed(seed)
     shared = {"device": "cpu", "trust_remote_code": True}
-    is_dense, parts = kind == "st_dense", 1
+    is_dense, rows = kind == "dense", _rows(out / file)
     if is_dense:
         module = sentence_transformers.SentenceTransformer(str(encoder), **shared)
-        loss, rows = MultipleNegativesRankingLoss(module, scale=20.0), _rows(out / "train.jsonl")
+        loss = MultipleNegativesRankingLoss(module, scale=20.0)
     else:
         module = sentence_transformers.CrossEncoder(str(encoder), num_labels=1, **shared)
-        triplets = _rows(out / "mined.jsonl")
         loss = BinaryCrossEntropyLoss(module)
-        rows = [(a, text, label) for a, b, c in triplets for text, label in ((b, 1.0), (c, 0.0))]
-        parts = 4
+        rows = [(a, text, label) for a, b, c in rows for text, label in ((b, 1.0), (c, 0.0))]
     module.max_seq_length = settings["max_length"]
     for layer in module.modules():
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0
-    size = settings["global_batch_size"] * (1 if is_dense else 2)
-    steps = len(rows) * epochs // parts // size
+    size = settings["global_batch_size"]
+    steps = len(rows) * epochs // size
     optimizer = torch.optim.AdamW(
         module.parameters(), settings["optimizer__learning_rate"], weight_decay=0.01
     )

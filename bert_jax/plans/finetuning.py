@@ -6,7 +6,7 @@ import os
 import pathlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import experiments
@@ -36,6 +36,7 @@ from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import POOLINGS, read_sentence_vectors
 from bert_jax.plans import recipe
 from bert_jax.tasks import find_task
+from bert_jax.tasks.class_loss import LOSS_FIELDS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
 
@@ -45,6 +46,8 @@ HELD_OUT = 0.1
 _FITS_ANY_MODEL = 8
 # Examples that are tokenized to choose the maximum length.
 _MAX_MEASURED = 2000
+# Fields of classes: who sets one, decides what rare classes need.
+_OF_CLASSES = {f"task.{name}" for name in (*LOSS_FIELDS, "thresholds", "calibration")}
 # Folder of the workdir with the two parts.
 _SPLIT = "split"
 
@@ -184,7 +187,7 @@ def _plan(
             " another)"
         )
         examples = [example for example, held in zip(examples, parts, strict=True) if not held]
-    settings = _settings(resolved, examples, usual_length, "max_length" in given)
+    settings = _settings(resolved, examples, usual_length, given)
     settings = without_given(settings, given)
     config.update_from_flattened_dict({name: value for name, (value, _) in settings.items()})
     lines += recipe.describe(settings)
@@ -194,11 +197,11 @@ def _plan(
 
 
 def _settings(
-    config: FinetuningConfig, examples: Sequence[Any], usual: int, given_length: bool
+    config: FinetuningConfig, examples: Sequence[Any], usual: int, given: Collection[str]
 ) -> recipe.Recipe:
     """Returns the settings that follow from the model and the examples.
 
-    `usual` is the task's usual maximum length, which the user may have set (`given_length`).
+    `usual` is the task's usual maximum length, which the user may have set: a name of `given`.
     """
     encoder, task = config.model.to_dict(), config.task
     tokenizer = load_tokenizer(config.data.vocab, config.data.lowercase)
@@ -208,11 +211,13 @@ def _settings(
         if rows
     ]
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
-    length = config.max_length if given_length else length_settings["max_length"][0]
+    length = config.max_length if "max_length" in given else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
     settings = (
         recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS)) | length_settings
     )
+    if config.get("task.problem_type") == "single" and not _OF_CLASSES & {*given}:
+        settings |= recipe.skewed_recipe(Counter(label for e in examples for label in labels_of(e)))
     vectors = read_sentence_vectors(local_model(config.init_from))
     if "task.pool" in config.fields() and vectors.pooling in POOLINGS:
         settings["task.pool"] = (vectors.pooling, "modules.json of sentence-transformers")

@@ -30,6 +30,8 @@ _SMALL_FILE = 2000
 # Steps that training has at least, if epochs permit.
 _MIN_STEPS = 1000
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 20
+# Share of the most frequent class above which rare ones need more than the loss gives them.
+_SKEWED = 0.8
 # Tokens of a row; more are cut off. Longer rows cost time only where texts are longer.
 _MAX_LENGTH, _LENGTH_STEP = 512, 64
 # Share of the texts that should not be cut off.
@@ -81,6 +83,29 @@ def finetuning_recipe(
             "task.pooler": (False, "there is no trained pooler"),
         }
     return recipe
+
+
+def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
+    """Returns the settings for classes of which one is much more frequent than the others.
+
+    Trained as usual, a model decides by the shares of the training file, and an encoder that knows
+    a rare class hardly ever says so. {} where no class has more than `_SKEWED` of the examples.
+
+    Args:
+      counts: number of training examples of each class.
+    """
+    total, (name, most) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
+    if not most > _SKEWED * total:
+        return {}
+    share = f"{most / total:.0%} of the examples have the label {name!r}"
+    return {
+        "task.class_weights": ("auto", share),
+        "task.weighting": (
+            "logits",
+            "decides as if all classes were equally frequent (Menon et al. 2021)",
+        ),
+        "epochs": (float(_MIN_EPOCHS), "more make the model too sure of the frequent class"),
+    }
 
 
 def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) -> Recipe:

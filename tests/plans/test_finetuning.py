@@ -58,6 +58,21 @@ def test_the_same_call_continues_the_run(model, done, tmp_path):
     assert contents(done) == before
 
 
+def test_rare_classes_are_decided_for_like_frequent_ones_unless_the_user_says_how(model, tmp_path):
+    path = tmp_path / "table.csv"
+    rows = [f"a b c {n},{'bad' if n % 8 == 0 else 'good'}" for n in range(80)]
+    path.write_text("\n".join(["text,label", *rows]) + "\n")
+    config = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), {}).config
+    names = ("task.class_weights", "task.weighting", "epochs")
+    assert [config[name] for name in names] == ["auto", "logits", 3.0]
+    for given in ({"task.class_weights": "none"}, {"task.thresholds": "tuned"}):
+        config = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), given).config
+        assert [config[name] for name in names] == ["none", "loss", 20.0]
+    given = {"epochs": 5.0}
+    config = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), given).config
+    assert [config[name] for name in names] == ["auto", "logits", 5.0]
+
+
 def test_a_length_of_training_replaces_that_of_the_recipe(model, tmp_path):
     table = write_table(tmp_path / "table.csv")
     plan = plan_finetuning(model, table, "", "", str(tmp_path / "new"), {"steps": "6"})

@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.config.encoders import BertConfig, GptConfig
-from bert_jax.plans.recipe import finetuning_recipe, length_recipe
+from bert_jax.plans.recipe import finetuning_recipe, length_recipe, skewed_recipe
 
 
 def values(recipe):
@@ -49,3 +49,8 @@ def test_the_first_token_is_read_only_where_it_was_trained():
 def test_the_length_covers_nearly_all_texts(lengths, limit, expected):
     model = {"max_position_embeddings": limit}
     assert values(length_recipe(model, 128, lengths)) == {"max_length": expected}
+
+
+def test_classes_are_skewed_above_four_fifths():
+    assert skewed_recipe({"a": 80, "b": 20}) == skewed_recipe({"a": 1, "b": 1, "c": 1}) == {}
+    assert values(skewed_recipe({"a": 81, "b": 19}))["task.weighting"] == "logits"

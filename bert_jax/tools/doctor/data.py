@@ -14,7 +14,7 @@ from bert_jax.data.labelled.labelled_rows import LabelledRows
 from bert_jax.plans.recipe import finetuning_recipe
 from bert_jax.text.tokenization import Tokenizer, split_runs
 from bert_jax.text.word_tokenizer import WordTokenizer
-from bert_jax.tools.doctor.finding import Finding, in_bytes, ok, problem, warning
+from bert_jax.tools.doctor.finding import Finding, in_bytes, note, ok, problem, warning
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.run import Run
 
@@ -182,12 +182,16 @@ def check_labelled(run: Run) -> Iterator[Finding]:
                 f"{shared:,} questions of {rows.name} are about a context that train has too.",
                 "Split the files by articles.",
             )
-        if run.config.get("task.weighting") == "loss" and not run.config.task.reads_numbers:
-            yield from _compare_shares(train.examples, rows.examples, rows.name)
+        weighting = run.config.get("task.weighting")
+        if weighting and not run.config.task.reads_numbers:
+            examples = train.examples, rows.examples
+            yield from _compare_shares(*examples, rows.name, adjusts=weighting == "logits")
 
 
-def _compare_shares(train: Sequence[Any], evaluated: Sequence[Any], name: str) -> Iterator[Finding]:
-    """Warns if a label's share in an evaluation file differs from that in the training file.
+def _compare_shares(
+    train: Sequence[Any], evaluated: Sequence[Any], name: str, adjusts: bool
+) -> Iterator[Finding]:
+    """Says if a label's share in an evaluation file differs from that in the training file.
 
     A difference counts above `_OTHER_SHARE` and `_STANDARD_ERRORS` of the two-proportion z-test.
 
@@ -195,6 +199,7 @@ def _compare_shares(train: Sequence[Any], evaluated: Sequence[Any], name: str) -
       train: examples of the training file.
       evaluated: examples of the evaluation file.
       name: name of the evaluation file.
+      adjusts: whether the logits are adjusted by the shares of the training file.
     """
     of_train, of_eval = map(_label_counts, (train, evaluated))
     found = []
@@ -206,9 +211,16 @@ def _compare_shares(train: Sequence[Any], evaluated: Sequence[Any], name: str) -
             found.append((gap, label, shares))
     if found:
         _, label, (share, other) = max(found)
+        what = f"{share:.1%} of train, but {other:.1%} of {name}, have the label {label!r}"
+        if adjusts:
+            yield note(
+                f"{what}: the model decides as if all labels were equally frequent.",
+                "Where texts to come have the shares of train: --config.task.class_weights=none"
+                " --config.task.weighting=loss",
+            )
+            return
         yield warning(
-            f"{share:.1%} of train, but {other:.1%} of {name}, have the label {label!r}: a model"
-            " learns to decide by the shares of train.",
+            f"{what}: a model learns to decide by the shares of train.",
             "Let both files have the shares of the texts to come. If train cannot:"
             " --config.task.class_weights=auto --config.task.weighting=logits decides as if all"
             " labels were equally frequent.",

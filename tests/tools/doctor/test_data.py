@@ -182,6 +182,9 @@ def test_shares_of_labels_that_differ_by_more_than_chance(look, files, texts):
     findings = look("classification", **texts(good + one_bad, dev))
     finding = found(findings, "warning", "50.0% of eval, have the label")
     assert "--config.task.weighting=logits" in finding.fix
+    adjusted = {"task__class_weights": "auto", "task__weighting": "logits"}
+    findings = look("classification", **texts(good + one_bad, dev), **adjusted)
+    assert "--config.task.weighting=loss" in found(findings, "note", "as if all labels").fix
     few = [next(row for row in dev if row[1] == label) for label in ("good", "good", "bad")]
     assert not any(
         "have the label" in f.what for _, f in look("classification", **texts(train, few))
