@@ -15,6 +15,8 @@ import re
 from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig
+from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.exchange.loaded import LoadedModel, vocabulary_params
 from bert_jax.files.errors import UserError
 from bert_jax.formats import FORMATS
@@ -228,8 +230,8 @@ def write_tokenizer(
 
 
 def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
-    length, content = model.config.model.max_position_embeddings, model.vocabulary.content
-    settings = tokenizer_config(model.tokenizer, length)
+    content = model.vocabulary.content
+    settings = tokenizer_config(model.tokenizer, _max_length(model.config))
     if not reads_pairs:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
         # other classes refuse them.
@@ -243,13 +245,21 @@ def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -
     return files
 
 
+def _max_length(config: RunConfig) -> int:
+    """Returns the length in tokens at which texts are cut off, as `predict` does it."""
+    limit, task = config.model.max_position_embeddings, config.task
+    if not isinstance(config, FinetuningConfig) or not task.POOLS or task.splits_texts:
+        return limit
+    return min(limit, config.max_length)
+
+
 def _gpt_files(model: LoadedModel) -> dict[str, str]:
     """Returns the files of the released vocabulary, with the special tokens at its end."""
     _, merges = unpack(model.vocabulary.content, model.vocabulary.path)
     ids = {piece: number for number, piece in enumerate(model.tokenizer.pieces)}
     settings = {
         "tokenizer_class": "OpenAIGPTTokenizer",
-        "model_max_length": model.config.model.max_position_embeddings,
+        "model_max_length": _max_length(model.config),
         "unk_token": UNKNOWN,
         "additional_special_tokens": list(SPECIAL_TOKENS),
     }

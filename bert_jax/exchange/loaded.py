@@ -21,7 +21,11 @@ from bert_jax.formats import FORMATS, open_checkpoint
 from bert_jax.formats.foreign import Choices, ForeignCheckpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.names import NAMES
-from bert_jax.formats.sentence_transformers import SentenceVectors, read_sentence_vectors
+from bert_jax.formats.sentence_transformers import (
+    SentenceVectors,
+    read_max_length,
+    read_sentence_vectors,
+)
 from bert_jax.formats.weight_table import Arrays, ImportReport, WeightTable, import_params
 from bert_jax.models import complete_batch, make_encoder, reads_new_words
 from bert_jax.models.heads import PreTrainingModel
@@ -239,7 +243,9 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         if longest < max(phase.sequence_length for phase in config.make_phases(0)):
             values["phases"] = ((longest, 1.0),)
     else:
-        values["max_length"] = min(config["max_length"], longest)
+        # Texts of classifiers are cut off where their own program does it.
+        own = read_max_length(checkpoint.path) or longest
+        values["max_length"] = min(own if task.POOLS else config["max_length"], longest)
     return config.replace(values, model=model)
 
 

@@ -177,15 +177,11 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
         unknown = unknown or "pools hidden states for sparse vectors"
     if kind == MULTI and not unknown:
         unknown = _unknown_tokens(folder, kinds, prompts)
-    length = settings.get("max_seq_length")
-    if length is None:
-        config = _first_object([os.path.join(first, "tokenizer_config.json")])
-        length = config.get("model_max_length")
     similarity = prompts.get("similarity_fn_name") or ""
     return SentenceVectors(
         pooling if wanted in names else "",
         "Normalize" in names,
-        int(length) if length and length < _NO_LENGTH else 0,
+        read_max_length(first, settings),
         unknown,
         similarity="" if similarity == _SIMILARITY[kind] else similarity,
         features=_projection_size(folder, kinds) if kind == MULTI else 0,
@@ -193,6 +189,22 @@ def read_sentence_vectors(folder: str) -> SentenceVectors:
         default_prompt=prompts.get("default_prompt_name") or "",
         pools_prompt=values.get("include_prompt", True),
     )
+
+
+def read_max_length(folder: str, settings: Mapping[str, Any] | None = None) -> int:
+    """Returns the length in tokens at which texts are cut off; 0: none is given.
+
+    Args:
+      folder: has the tokenizer_config.json, which counts where `settings` have no length.
+      settings: those of sentence-transformers; None: those of the folder.
+    """
+    if settings is None:
+        settings = _first_object([os.path.join(folder, name) for name in _SETTINGS_FILES])
+    length = settings.get("max_seq_length")
+    if length is None:
+        config = _first_object([os.path.join(folder, "tokenizer_config.json")])
+        length = config.get("model_max_length")
+    return int(length) if length and length < _NO_LENGTH else 0
 
 
 def _projection_size(folder: str, kinds: Sequence[tuple[str, str]]) -> int:

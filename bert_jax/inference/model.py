@@ -160,6 +160,8 @@ class Model(TrainedModel):
             raise UserError(f"rows={rows} must be at least 1.")
         extractor = self._reader(FeatureExtractor, Choice(long="windows" if truncate else "error"))
         found = list(map(extractor.row, _read_texts(texts)))
+        if not found:
+            raise UserError("There are no texts: a batch has at least one row.")
         if truncate:
             room = min(length or extractor.max_length, extractor.max_length)
             found = [truncate_row(row, room) for row in found]
@@ -331,7 +333,7 @@ class Model(TrainedModel):
         return self._predict(list(made), top_k)
 
     @python_spelling()
-    def rank(self, query: str, documents: Iterable[str], top_k: int = 0) -> list[dict[str, Any]]:
+    def rank(self, query: str, documents: Texts, top_k: int = 0) -> list[dict[str, Any]]:
         """Returns the documents that answer a query best, by a model of pairs (a cross-encoder).
 
         The score is the number that a regression predicts for (query, document), or of two classes
@@ -339,7 +341,7 @@ class Model(TrainedModel):
 
         Args:
           query: first text of each pair.
-          documents: second texts.
+          documents: second texts, or a table with a column of them.
           top_k: number of documents; 0: all.
 
         Returns:
@@ -354,7 +356,12 @@ class Model(TrainedModel):
         """
         if self.task.EXAMPLE is None:
             self.task.relevance({})  # raises
-        texts = list(documents)
+        if top_k < 0:
+            raise UserError(f"top_k={top_k} must be at least 1, or 0: all documents.")
+        read = [*_read_texts(documents)]
+        if pair := next((text for text in read if text.text_b is not None), None):
+            raise UserError(f"{pair.where} is a pair: a document is one text.")
+        texts = [text.text_a for text in read]
         found = self.predict([(query, text) for text in texts])
         scores = [self.task.relevance(prediction) for prediction in found]
         order = sorted(range(len(texts)), key=lambda number: -scores[number])
@@ -477,7 +484,13 @@ class HiddenStates(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Mapping[str, jax.Array], *, deterministic: bool = True) -> jax.Array:
-        """What `Model.batch` returns -> float[batch, seq, hidden]."""
+        """What `Model.batch` returns, or the batch of another tokenizer.
+
+        Returns float[batch, seq, hidden].
+
+        Raises:
+          UserError: see `complete_batch`.
+        """
         encoder = make_encoder(self.config, name=self.config.name)
         return encoder(batch, deterministic=deterministic).hidden
 

@@ -35,6 +35,7 @@ from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
+from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import Program, TrainedModel
 from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
 
@@ -302,14 +303,19 @@ class TaskPredictor:
         self.task: Any = dataclasses.replace(task, top_k=top_k) if has_top_k else task
         # Of another program's model (without a training file) it is unknown what it was trained on.
         is_known = bool(model.config.get("data.train", ""))
-        self._expects_single = (
-            is_known and model.task.EXAMPLE is TextExample and not model.task.reads_pairs
-        )
+        reads_texts = model.task.EXAMPLE is TextExample
+        self._expects_single = is_known and reads_texts and not model.task.reads_pairs
+        self._expects_pairs = reads_texts and model.task.reads_pairs
         bound = self.task.bind(model.encoder, model.tokenizer)
         self._forward = model.compile(functools.partial(predict_step, task=bound))
 
     def check(self, example: Any) -> None:
         """Raises UserError for an example that cannot be predicted."""
+        if self._expects_pairs and example.text_b is None:
+            raise UserError(
+                f"{example.where} is one text, {example.text_a!r:.60}, and the model was trained on"
+                " pairs: give a list of pairs, [(text_a, text_b)]."
+            )
         self.task.check_example(example, self.model.tokenizer, self.model.encoder)
 
     def predict(

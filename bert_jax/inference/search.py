@@ -15,6 +15,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.sentence_transformers import MULTI, SPLADE, read_sentence_vectors
 from bert_jax.inference.model import Model, load
 from bert_jax.scores import bag_of_words, retrieval
+from bert_jax.tasks.cross_encoder import CrossEncoder
 from bert_jax.tasks.embedding import Embedding
 
 # Names of the prompts for queries and for documents, the first one that a model has.
@@ -51,6 +52,10 @@ def evaluate_retrieval(
     Raises:
       UserError: the folder has another form, or the model gives no vectors.
     """
+    if depth < 1:
+        raise UserError(f"depth={depth} must be at least 1.")
+    if reranker is not None and (reranker := _opened(reranker)).task.EXAMPLE is None:
+        reranker.task.relevance({})  # raises
     if not isinstance(data, RetrievalSet):
         data = read_retrieval_set(os.fspath(data))
     queries, documents = [*data.queries.values()], [*data.documents.values()]
@@ -60,7 +65,7 @@ def evaluate_retrieval(
         "model": ranking_scores(data, found),
     }
     if reranker is not None:
-        values["reranked"] = ranking_scores(data, rerank(_opened(reranker), data, found, depth))
+        values["reranked"] = ranking_scores(data, rerank(reranker, data, found, depth))
     return values
 
 
@@ -76,6 +81,11 @@ def similarities(
     Dense vectors are compared by their cosine, or as config_sentence_transformers.json says, sparse
     ones by their product, those of tokens by MaxSim.
     """
+    if isinstance(model.task, CrossEncoder):
+        raise UserError(
+            f"{model.folder} scores pairs of texts, and searches need vectors: give it as the"
+            " reranker."
+        )
     vectors = read_sentence_vectors(model.folder)
     encode, compare = {
         SPLADE: (model.encode_sparse, retrieval.sparse_products),
@@ -211,11 +221,17 @@ def mine_negatives(
             limit = at_most * row[places[positive]] if at_most else np.inf
             near = (texts[place] for place in others if row[place] <= limit)
             found[anchor, positive] = [*itertools.islice(near, negatives)]
-    return [
+    triplets = [
         {"anchor": anchor, "positive": positive, "negative": negative}
         for anchor, positive in rows
         for negative in found[anchor, positive]
     ]
+    if not triplets:
+        raise UserError(
+            f"No text of another pair can be a negative with skip={skip} and at_most={at_most}:"
+            " lower skip, raise at_most, or give more pairs."
+        )
+    return triplets
 
 
 def _read_pairs(pairs: Any) -> list[tuple[str, str]]:

@@ -94,19 +94,19 @@ class Embeddings(nn.Module):
         """int32[batch, seq] ids -> float[batch, seq, hidden]."""
         config = self.config
         x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
+        places = batch["position_ids"]
+        # Lookups past the end of a table would be NaN; other positions were not trained.
+        length, limit = places.shape[-1], config.max_position_embeddings
+        if length > limit:
+            raise UserError(
+                f"Rows of {length} tokens are longer than the model's"
+                f" max_position_embeddings={limit}: cut them off, or split them."
+            )
         if config.positions == "learned":
-            places = batch["position_ids"]
-            # Lookups past the end of the table would be NaN.
-            length, limit = places.shape[-1], config.max_position_embeddings
-            if length > limit:
-                raise UserError(
-                    f"Rows of {length} tokens are longer than the model's"
-                    f" max_position_embeddings={limit}: cut them off, or split them."
-                )
             places = places + config.position_offset if config.position_offset else places
             x += self.position_embeddings(places)  # [B, S, D]
         elif config.positions == "sinusoidal":
-            x += sinusoidal(batch["position_ids"], config.embedding_size)  # [B, S, D]
+            x += sinusoidal(places, config.embedding_size)  # [B, S, D]
         if self.num_token_types:
             types = batch["token_type_ids"]
             types = types if self.num_token_types > 1 else jnp.zeros_like(types)

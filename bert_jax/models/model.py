@@ -1,6 +1,8 @@
 """What an encoder is: its batch, its output, its module and its row in `MODELS`."""
 
 import dataclasses
+import difflib
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,7 +33,7 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
 
     Args:
       batch: int32[..., seq] `input_ids` and any of the fields below. `attention_mask` gives
-        `example_ids` if these are missing, and is otherwise ignored.
+        `example_ids`. Fields with other names stay as they are.
 
     Returns:
       int32[..., seq] unless noted:
@@ -42,14 +44,16 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
         cls_positions: int32[..., examples], the first token of each example; default one example.
 
     Raises:
-      UserError: `input_ids` are missing, no integers, or without an axis of rows.
+      UserError: the batch is no mapping; `input_ids` are missing, no integers, or without an axis
+        of rows; a field is no array, has another shape or dtype, or nearly the name of one that is
+        read; padding is given twice.
     """
-    ids = _input_ids(batch)
-    batch = dict(batch)
+    _check_fields(batch)
+    batch, ids = dict(batch), batch["input_ids"]
+    mask = batch.pop("attention_mask", None)
     if "token_type_ids" not in batch:
         batch["token_type_ids"] = jnp.zeros_like(ids)
     if "example_ids" not in batch:
-        mask = batch.get("attention_mask")
         batch["example_ids"] = jnp.ones_like(ids) if mask is None else mask.astype(ids.dtype)
     if "position_ids" not in batch:
         examples = batch["example_ids"]
@@ -65,9 +69,10 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
 def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
     """Returns the token ids of a batch, after checks of what is known while tracing."""
     if "input_ids" not in batch:
+        names = ", ".join(map(repr, itertools.islice(batch, _NAMES_SHOWN))) or "no field"
         raise UserError(
-            f"The batch has {', '.join(map(repr, batch)) or 'no field'}, but no 'input_ids',"
-            " int32[batch, seq]: Model.batch makes one of texts."
+            f"The batch has {names}, but no 'input_ids', int32[batch, seq]: Model.batch makes one"
+            " of texts."
         )
     ids = batch["input_ids"]
     if ids.ndim < 2 or not jnp.issubdtype(ids.dtype, jnp.integer):
@@ -76,6 +81,46 @@ def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
             " a batch of one row, input_ids[None]."
         )
     return ids
+
+
+# Fields of a batch that have a number for each token, as a user may give them.
+_TOKEN_FIELDS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "example_ids")
+_NAMES_SHOWN = 6
+
+
+def _check_fields(batch: Any) -> None:
+    """Raises UserError for what is known to be wrong while tracing; other fields may be there."""
+    if not isinstance(batch, Mapping):
+        raise UserError(
+            f"The batch is of type {type(batch).__name__}: give a dict of arrays, such as"
+            " Model.batch makes of texts."
+        )
+    for name in batch:
+        similar = difflib.get_close_matches(str(name), _TOKEN_FIELDS, n=1, cutoff=0.8)
+        if similar and name not in _TOKEN_FIELDS:
+            raise UserError(
+                f"The batch has {name!r}, which is not read: did you mean {similar[0]!r}?"
+            )
+    given = {name: batch[name] for name in _TOKEN_FIELDS if name in batch}
+    for name, array in given.items():
+        if not isinstance(array, jax.Array | np.ndarray):
+            raise UserError(
+                f"{name} is of type {type(array).__name__}: give an array of jax or numpy; a"
+                ' tokenizer of transformers makes it with return_tensors="np".'
+            )
+    ids = _input_ids(batch)
+    for name, array in given.items():
+        is_whole = jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool
+        if array.shape != ids.shape or not is_whole:
+            raise UserError(
+                f"{name} is {array.dtype}{list(array.shape)}: give int32{list(ids.shape)}, a number"
+                " for each of the input_ids."
+            )
+    if "attention_mask" in given and "example_ids" in given:
+        raise UserError(
+            "The batch has both attention_mask and example_ids, which both say what is padding:"
+            " give one of them."
+        )
 
 
 @flax.struct.dataclass

@@ -142,8 +142,8 @@ class Task(TaskConfig):
           UserError: the task does not order texts.
         """
         raise UserError(
-            f"config.task.name={self.name!r} does not rank texts: fine-tune a model on pairs with"
-            " scores, or with two classes."
+            f"config.task.name={self.name!r} does not rank texts: take a cross-encoder"
+            " (task='cross_encoder'), or a model of pairs with scores or two classes."
         )
 
     def check_trained(self, untrained: Collection[str], workdir: str) -> None:

@@ -80,8 +80,10 @@ class TextPairs(Labelled):
         return self.has_scores
 
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
+        # Negatives are for training and for its loss: predictions need none.
+        columns = self.columns if labelled else dataclasses.replace(self.columns, negative=None)
         how = {"on_missing": self.on_missing, "has_labels": self.has_scores}
-        return read_table(path, self.columns, counts, labelled, **how)
+        return read_table(path, columns, counts, labelled, **how)
 
     def for_evaluation(self, source):
         # Negatives are mined for training: a file to evaluate on may have the pairs only.

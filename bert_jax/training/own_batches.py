@@ -95,15 +95,17 @@ class OwnRows:
             )
         if ids.min() < 0 or ids.max() >= self.vocab_size:
             raise UserError(
-                f"batches({step}) has input_ids from {ids.min()} to {ids.max()}, and"
+                f"batches({step}) has input_ids from {ids.min()} to {ids.max()}, not below"
                 f" config.model.vocab_size={self.vocab_size}: they are of another vocabulary."
             )
         if wrong := [n for n, array in arrays.items() if array.shape[:1] != (rows,)]:
             raise UserError(f"batches({step}): {', '.join(wrong)} have not {rows} rows.")
         arrays["input_ids"] = ids.astype(np.int32)
-        with jax.default_device(jax.local_devices(backend="cpu")[0]):
-            fields = {name: np.asarray(x) for name, x in complete_batch(arrays).items()}
-        fields.pop("attention_mask", None)
+        try:
+            with jax.default_device(jax.local_devices(backend="cpu")[0]):
+                fields = {name: np.asarray(x) for name, x in complete_batch(arrays).items()}
+        except UserError as error:
+            raise UserError(f"batches({step}): {error}") from None
         if (labels := fields.get("next_sentence_labels")) is not None:
             fields.setdefault("next_sentence_weights", np.ones(labels.shape, np.float32))
         return fields

@@ -93,6 +93,7 @@ class Stub:
         return np.array([[text.split().count(w) for w in self.words] for text in texts], float)
 
     encode_sparse = encode_multi = None
+    EXAMPLE = str
 
     def predict(self, pairs):
         return [{"score": len(document)} for _, document in pairs]

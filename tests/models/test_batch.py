@@ -77,9 +77,26 @@ WORDS = Elmo(ElmoConfig(**SMALL, cell_size=20, filters=((1, 4),)))
         (ENCODERS["electra"], {"ids": IDS}, "has 'ids', but no 'input_ids', int32"),
         (ENCODERS["elmo"], {"input_ids": IDS[0]}, r"input_ids are int32\[6\] instead of int32"),
         (ENCODERS["modernbert"], {"input_ids": IDS * 1.0}, r"input_ids are float32\[2, 6\] inst"),
+        (ENCODERS["electra"], {"input_ids": IDS, "attention_masks": IDS}, "mean 'attention_mask'"),
+        (
+            ENCODERS["electra"],
+            {"input_ids": IDS, "attention_mask": IDS[:1]},
+            r"attention_mask is int32\[1, 6\]: give int32\[2, 6\]",
+        ),
+        (ENCODERS["electra"], {"input_ids": IDS, "attention_mask": IDS * 1.0}, "is float32"),
+        (
+            ENCODERS["electra"],
+            {"input_ids": IDS, "attention_mask": IDS, "example_ids": IDS},
+            "both attention_mask and example_ids",
+        ),
         (WORDS, {"input_ids": IDS}, r"no character_ids, int32\[batch, seq, 50\]"),
         (
             ENCODERS["electra"],
+            {"input_ids": jnp.ones((1, 17), jnp.int32)},
+            "Rows of 17 tokens .*=16",
+        ),
+        (
+            ENCODERS["modernbert"],
             {"input_ids": jnp.ones((1, 17), jnp.int32)},
             "Rows of 17 tokens .*=16",
         ),
@@ -89,3 +106,16 @@ def test_a_batch_that_is_none_is_refused_while_tracing(encoder, batch, message):
     params = random_params(encoder, {"input_ids": IDS})
     with pytest.raises((UserError, ValueError), match=message):
         jax.jit(encoder.apply)({"params": params}, batch)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"input_ids": IDS.tolist()}, "input_ids is of type list: give an array"),
+        (["a text"], "The batch is of type list: give a dict of arrays"),
+        ({str(n): IDS for n in range(9)}, "'5', but no 'input_ids'"),
+    ],
+)
+def test_a_batch_without_arrays_is_refused(batch, message):
+    with pytest.raises(UserError, match=message):
+        ENCODERS["electra"].apply({"params": {}}, batch)

@@ -5,6 +5,7 @@ from collections import Counter
 
 import jax
 import numpy as np
+import pandas
 import pytest
 
 import bert_jax
@@ -19,7 +20,8 @@ sentence_transformers = pytest.importorskip("sentence_transformers")
 RNG = random.Random(0)
 PAIRS = [(" ".join(RNG.choices(WORDS, k=3)), " ".join(RNG.choices(WORDS, k=4))) for _ in range(40)]
 SHARES = [len({*a.split()} & {*b.split()}) / 3 for a, b in PAIRS]
-QUERY, DOCUMENTS = PAIRS[0][0], [text for _, text in PAIRS[:8]]
+# The last document is cut off.
+QUERY, DOCUMENTS = PAIRS[0][0], [*(text for _, text in PAIRS[:8]), " ".join(WORDS * 2)]
 
 
 @pytest.fixture(params=["regression", "classification"])
@@ -36,6 +38,7 @@ def reranker(request, model, tmp_path):  # noqa: F811
         optimizer__learning_rate=1e-2,
         task__pool="cls",
         task__pooler=True,
+        max_length=14,
         prng_impl=tiny.PRNG_IMPL,
     )
 
@@ -64,6 +67,19 @@ def test_ranks_and_scores_are_those_of_the_exported_cross_encoder(reranker, tmp_
 def test_other_models_do_not_rank(model):  # noqa: F811
     with pytest.raises(UserError, match="task.name='pretraining' does not rank texts"):
         model.rank(QUERY, DOCUMENTS)
+
+
+def test_what_would_be_read_as_something_else_is_refused(reranker):
+    table = pandas.DataFrame({"document": DOCUMENTS})
+    assert reranker.rank(QUERY, table) == reranker.rank(QUERY, DOCUMENTS)
+    for call, message in (
+        (lambda: reranker.rank(QUERY, DOCUMENTS[0]), "not a single one"),
+        (lambda: reranker.rank(QUERY, PAIRS), r"inputs\[0\] is a pair"),
+        (lambda: reranker.rank(QUERY, DOCUMENTS, top_k=-1), "top_k=-1"),
+        (lambda: reranker.predict(PAIRS[0]), "is one text, .* trained on pairs"),
+    ):
+        with pytest.raises(UserError, match=message):
+            call()
 
 
 def test_a_cross_encoder_of_pairs_scores_and_trains_as_theirs(model, tmp_path):  # noqa: F811

@@ -20,6 +20,9 @@ def batches(step: int) -> dict[str, np.ndarray]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+MASKS = np.ones((16, 16))
+
+
 def train(files, workdir, make=batches, **values):  # noqa: F811
     values = {"model__next_sentence": False, "checkpoint__every": "3", "log__every": "1"} | values
     config = make_config(files, **values)
@@ -59,6 +62,7 @@ def test_a_stopped_run_resumes_exactly(files, tmp_path):  # noqa: F811
         (lambda step: {"input_ids": np.zeros((16, 16))}, {}, "float64: return int32[16, 16]"),
         (lambda step: {"input_ids": np.full((16, 16), 99)}, {}, "from 99 to 99"),
         (lambda step: batches(step) | {"token_type_ids": np.zeros(3)}, {}, "have not 16 rows"),
+        (lambda step: batches(step) | {"attention_masks": MASKS}, {}, "did you mean"),
         (batches, {"model__next_sentence": True}, "lack next_sentence_labels"),
         (batches, {"data__vocab": "train:wordpiece"}, "there is no text to train one on"),
     ],

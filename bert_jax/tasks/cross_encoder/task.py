@@ -88,7 +88,7 @@ class CrossEncoder(TextPairs, Pooled):
     def read(self, path, counts, labelled) -> Iterator[TextExample]:
         for example in super().read(path, counts, labelled):
             if not labelled:
-                yield dataclasses.replace(example, negative=None)
+                yield example
             elif not self.has_scores:
                 yield dataclasses.replace(example, labels=_POSITIVE)
             elif 0 <= float(score := (example.labels or ("",))[0]) <= 1:
