@@ -365,6 +365,10 @@ def adapt(
 def _folder(model: Model | str | os.PathLike[str]) -> str:
     """Returns the folder of a model, or its name on the hub."""
     if isinstance(model, Model):
+        if model.is_changed:
+            raise UserError(
+                "The parameters of the model are in no folder: export it, and start from that one."
+            )
         return model.folder
     if not isinstance(model, str | os.PathLike):
         raise UserError(

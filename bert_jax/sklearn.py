@@ -140,10 +140,8 @@ class BertEstimator(_ReadsTexts):
         return self.model_.predict(_texts(X))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Replaces models by their folders, and a temporary folder by the content of its files."""
+        """Replaces a temporary folder by the content of its files."""
         state = vars(self).copy()
-        if isinstance(self.model, Model):
-            state["model"] = self.model.folder
         if "model_" in state and self._is_temporary:
             folder = pathlib.Path(state.pop("model_").folder)
             files = (path for path in folder.rglob("*") if path.is_file())

@@ -10,6 +10,7 @@ import sys
 
 import jax
 import jax.numpy as jnp
+import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
@@ -214,6 +215,35 @@ def test_a_model_says_what_it_is(model, classifier):
     assert "<bert for classification: " in repr(classifier)
     titles = [Classification(problem_type=kind).title for kind in ("multi", "regression")]
     assert titles == ["multi_label", "regression"]
+
+
+def test_parameters_of_a_loop_of_ones_own_are_kept(model, tmp_path):
+    other = model.with_params(jax.tree.map(lambda x: 2 * x, model.params))
+    expected = other.encode(TEXTS)
+    assert not np.allclose(expected, model.encode(TEXTS), atol=1e-3)
+    other.export("huggingface", tmp_path / "exported")
+    for again in (bert_jax.load(tmp_path / "exported"), pickle.loads(pickle.dumps(other))):
+        np.testing.assert_allclose(again.encode(TEXTS), expected, atol=1e-6)
+    with pytest.raises(UserError, match="are in no folder: export it"):
+        bert_jax.finetune(other, (["a", "b"], ["x", "y"]), workdir=tmp_path / "run")
+    with pytest.raises(UserError, match=r"params are not those of the model .*embeddings"):
+        model.with_params(model.params["bert"])
+
+
+def test_a_step_on_one_device_compiles_once(model, monkeypatch):
+    mesh = tiny.make_mesh()
+    monkeypatch.setattr("bert_jax.devices.sharding.make_mesh", lambda: mesh)
+    encoder = bert_jax.load(model.folder)
+    params, batch = {"head": jnp.ones(16), "bert": encoder.params}, encoder.batch(TEXTS)
+
+    @jax.jit
+    def step(params):
+        apply = lambda p: encoder.module.apply({"params": p["bert"]}, batch) @ p["head"]  # noqa: E731
+        return jax.tree.map(lambda x, y: x - y, params, jax.grad(lambda p: apply(p).sum())(params))
+
+    for _ in range(3):
+        params = step(params)
+    assert step._cache_size() == 1
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):

@@ -19,6 +19,7 @@ from bert_jax.data.batch import Batch
 from bert_jax.devices import sharding
 from bert_jax.devices.trees import described, diff_of_trees, flatten, unflatten
 from bert_jax.exchange import with_new_parameters
+from bert_jax.exchange.loaded import LoadedModel
 from bert_jax.files.errors import UserError
 from bert_jax.formats.hub import local_model
 from bert_jax.inference import short_rows
@@ -100,6 +101,11 @@ class TrainedModel:
         reads_cls = self.task.POOLS and self.config.get("task.pool", "cls") == "cls"
         has_params = "pooler" in self.params[self.encoder.name]
         return reads_cls and self.config.model.next_sentence and has_params
+
+    def stored(self) -> LoadedModel:
+        """Returns what the folder has, with the parameters of this model."""
+        loaded = open_model(self.folder)
+        return dataclasses.replace(loaded, params=flatten(jax.device_get(self.params)))
 
     @property
     def packs(self) -> bool:
@@ -215,7 +221,10 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
                 f"{loaded.source} does not fit the configuration (- in the checkpoint, + by the"
                 f" configuration): {'; '.join(lines)}"
             )
-    where = sharding.parameter_shardings(mesh, parameter_rules(bound), params)
+    # A single device needs no shardings: with them, a user's step compiles again for its results.
+    where = None
+    if mesh.size > 1:
+        where = sharding.parameter_shardings(mesh, parameter_rules(bound), params)
     # Of tokens whose embeddings an import drew at random.
     new = (token for row in loaded.new_rows.values() for token in row)
     unseen = frozenset(map(loaded.tokenizer.pieces.index, new))

@@ -15,6 +15,7 @@ import numpy as np
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.data.in_memory import is_table, read_examples
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, read_texts
+from bert_jax.devices.trees import described, diff_of_trees
 from bert_jax.exchange import export
 from bert_jax.files.errors import UserError, python_spelling
 from bert_jax.inference.attention import AttentionReader
@@ -30,12 +31,12 @@ from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.inference.sparse import stack_sparse
 from bert_jax.models import make_encoder
 from bert_jax.training.metrics import history
-from bert_jax.training.workdir import open_model
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _LOGGER = logging.getLogger(__name__)
+_LINES_SHOWN = 4
 # A text; a pair of texts; or a dict with text_a and, for a pair, text_b.
 TextInput = str | tuple[str, str] | Mapping[str, str]
 Form = Literal["huggingface", "onnx", "stablehlo"]
@@ -84,9 +85,11 @@ class Model(TrainedModel):
 
     Attributes:
       choices: the arguments of `load` but its path.
+      is_changed: whether the parameters are those of `with_params`, and not of the folder.
     """
 
     choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    is_changed: bool = False
 
     def __repr__(self) -> str:
         sizes = f"{self.encoder.num_layers} layers, hidden {self.encoder.hidden_size}"
@@ -94,12 +97,31 @@ class Model(TrainedModel):
         return f"<{name}: {sizes}, {self.folder}, step {self.step}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickles the folder and the arguments of `load`, not the arrays."""
-        return functools.partial(load, self.folder, **self.choices), ()
+        """Pickles the folder, the arguments of `load`, and parameters that the folder lacks."""
+        params = jax.device_get(self.params) if self.is_changed else None
+        return _restore, (self.folder, self.choices, params)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
         """Returns the model itself, which does not change, with what it has compiled."""
         return self
+
+    def with_params(self, params: Any) -> "Model":
+        """Returns the model with other parameters, such as those of a training loop of your own.
+
+        Args:
+          params: a tree with the paths, shapes and dtypes of `params`.
+
+        Raises:
+          UserError: the tree is another one.
+
+        >>> model.with_params(params).export("huggingface", "exported")
+        """
+        if lines := diff_of_trees(described(self.params), described(params)):
+            raise UserError(
+                "params are not those of the model (- of the model, + given):"
+                f" {'; '.join(lines[:_LINES_SHOWN])}."
+            )
+        return dataclasses.replace(self, params=params, is_changed=True)
 
     @property
     def module(self) -> nn.Module:
@@ -452,7 +474,7 @@ class Model(TrainedModel):
         """
         if form == "onnx":
             return export_onnx(self, folder, **choices)
-        return export(open_model(self.folder), form, folder, **choices)
+        return export(self.stored(), form, folder, **choices)
 
     def _predict(self, examples: list[Any], top_k: int) -> list[dict[str, Any]]:
         predictor = self._reader(TaskPredictor, top_k)
@@ -463,6 +485,12 @@ class Model(TrainedModel):
         ends = "_truncated", "_cut_off", UNEXPECTED_PAIRS
         _warn({name: n for name, n in counts.items() if name.endswith(ends)})
         return predictions
+
+
+def _restore(folder: str, choices: Mapping[str, Any], params: Any) -> Model:
+    """Returns a pickled model."""
+    model = load(folder, **choices)
+    return model if params is None else model.with_params(params)
 
 
 def _read_texts(texts: Texts) -> Iterable[Text]:

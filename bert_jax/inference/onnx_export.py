@@ -13,7 +13,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.features import decide
 from bert_jax.inference.loading import TrainedModel
-from bert_jax.training.workdir import open_model
 
 
 def export_onnx(
@@ -49,7 +48,7 @@ def export_onnx(
     check_onnx("onnx", *(["onnxruntime"] if int8 else []))
     check_output_folder(folder)
     choice, max_length = decide(Choice(level="sentence"), model)
-    loaded = open_model(model.folder)
+    loaded = model.stored()
     vectors = dataclasses.replace(
         loaded.sentence_vectors, pooling=choice.pooling, normalize=bool(choice.normalize)
     )
