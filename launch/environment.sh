@@ -61,7 +61,8 @@ _set_up() (
   if [[ " ${names[*]} " == *" parity "* ]]; then "${pip[@]}" torch || exit 1; fi
   wanted=$(IFS=,; echo "${names[*]}")
   wanted=${wanted#base} && wanted=${wanted#,}
-  "${pip[@]}" --editable ".${wanted:+[$wanted]}" || exit 1
+  # A path of the checkout, which type checkers can follow, and not a finder of modules.
+  "${pip[@]}" --config-settings editable_mode=compat --editable ".${wanted:+[$wanted]}" || exit 1
   printf '%s\n' "${names[@]/%/ $state}" >>"$venv/installed"
 )
 

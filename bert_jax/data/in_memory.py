@@ -122,8 +122,9 @@ def _row(value: Any, where: str) -> Row:
         return {"text": value}
     if not isinstance(value, Mapping):
         raise UserError(
-            f"{where} is {value!r:.60}: give each row as a dict of its columns, or all texts and"
-            " all labels as (texts, labels)."
+            f"{where} is {value!r:.60}: give each row as a dict of its columns, such as"
+            ' {"text": ..., "label": ...} or {"anchor": ..., "positive": ...}, or all texts and all'
+            " labels as (texts, labels)."
         )
     return value
 

@@ -6,6 +6,7 @@
     a word and its tag a line, blank lines between          tagging
     columns or fields ending0, ending1, ..., or endings     multiple_choice
     columns or fields anchor and positive                   embedding
+    two columns query and document, question and answer     embedding
     any other table                                         classification
 
 The columns of a table are known by their usual names, or else by their content;
@@ -35,6 +36,12 @@ from bert_jax.text.files import refuse_spreadsheet
 
 # Pairs of texts to embed, which are no labelled pairs; and the names of a third text and of scores.
 _POSITIVES = (("anchor", "positive"), ("query", "positive"))
+# The same where a table has no third column, which could be a label of the pairs.
+_ANSWERS = tuple(
+    (first, second)
+    for first in ("query", "question")
+    for second in ("document", "passage", "answer")
+)
 _NEGATIVES = ("negative", "hard_negative")
 _SCORES = ("score", "similarity", "similarity_score", "label", "rating")
 _CHOICE = re.compile(r"(choice|option|sol|solution|answer)_?(\d|[a-e])")
@@ -118,7 +125,7 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
             f"{path} has one column, {listed(columns)[:60]}: labelled examples have a text and a"
             " label, in columns separated by commas, semicolons, tabs or | (.csv) or by tabs."
         )
-    pair = table.pair(_POSITIVES)
+    pair = table.pair(_POSITIVES) or (table.pair(_ANSWERS) if len(columns) == 2 else None)
     if task in _PAIRS or (pair and not task and "task.text_a" not in given):
         return _of_embeddings(table, pair, task or "embedding")
     return _of_texts(table, task, has_header)
@@ -207,7 +214,10 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
         fields["task.negative"] = str(negative)
         names.append(str(negative))
     kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"
-    return Detection(task, f"{kind} ({', '.join(names)})", fields)
+    used = {*names, fields.get("task.id")}
+    others = [repr(name) for name in map(str, table.columns) if name not in used]
+    unused = f"; not used: {', '.join(others)}" if others else ""
+    return Detection(task, f"{kind} ({', '.join(names)}){unused}", fields)
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

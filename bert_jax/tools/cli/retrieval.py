@@ -18,7 +18,7 @@ def evaluate(flags: argparse.Namespace) -> None:
     """Prints how well a model finds the relevant documents of queries, beside TF-IDF.
 
         bert_jax retrieval evaluate scifact --model=MODEL
-        bert_jax retrieval evaluate scifact --model=MODEL --rerank=CROSS_ENCODER
+        bert_jax retrieval evaluate scifact --model=MODEL --reranker=CROSS_ENCODER
 
     The folder has the form of BEIR: corpus.jsonl with _id, title and text, queries.jsonl with _id
     and text, qrels/test.tsv with a query, a document and a score a line. Vectors are those that the
@@ -30,7 +30,7 @@ def evaluate(flags: argparse.Namespace) -> None:
 
     data = read_retrieval_set(flags.folder)
     print(f"{len(data.queries):,} queries, {len(data.documents):,} documents")
-    reranker = _load(flags, flags.rerank) if flags.rerank else None
+    reranker = _load(flags, flags.reranker) if flags.reranker else None
     found = evaluate_retrieval(_load(flags, flags.model), data, reranker, flags.depth)
     names = list(found["model"])
     print(f"{'':<10}", *(f"{name:>14}" for name in names))
@@ -71,7 +71,7 @@ COMMANDS = {
         (
             Flag("FOLDER", "", "Retrieval set in the form of BEIR.", missing="a retrieval set"),
             MODEL,
-            Flag("rerank", "", "A cross-encoder that orders the best documents again."),
+            Flag("reranker", "", "A cross-encoder that orders the best documents again."),
             Flag("depth", 100, "Documents of a query that it orders.", minimum=1),
             CACHE,
             IMPORT,

@@ -77,6 +77,7 @@ def embedding(text_a, text_b, label=None, **more):
          ("span", {})),
         ("a.csv", "question,context,answer,answer_start\nWho?,Ann ran.,Ann,0\n", "", ("span", {})),
         ("a.tsv", csv("anchor\tpositive", ["a b\tc d"]), "", embedding("anchor", "positive")),
+        ("a.tsv", csv("question\tanswer", ["a b\tc d"]), "", embedding("question", "answer")),
         ("a.tsv", csv("id\tAnchor\tPositive\tnegative", ["1\ta\tb\tc"]), "",
          embedding("Anchor", "Positive", id="id", negative="negative")),
         ("a.tsv", csv("query\tpositive\tscore", ["a\tb\t0.5"]), "",
@@ -136,6 +137,8 @@ def test_columns_without_a_use_are_named(tmp_path):
         csv("text,label,author", [f"{LONG},x,A", f"{SHORT},y,B"])
     )
     assert detect(str(path), {}).what.endswith("in 'label'; not used: 'author'")
+    path.write_text(csv("anchor,positive,author", [f"{LONG},{SHORT},A"]))
+    assert detect(str(path), {}).what.endswith("(anchor, positive); not used: 'author'")
 
 
 INFERENCE = [{"gold_label": g, "sentence1": LONG, "sentence2": g} for g in ("neutral", "-")]
@@ -146,6 +149,8 @@ SMALL = "text,label\na,x\nb,y\n"
 @pytest.mark.parametrize(
     "name, content, given, task, message",
     [
+        ("a.csv", csv("anchor,positive,negative_1,negative_2", ["a,b,c,d"]), {}, "",
+         "has negative_1, negative_2: write a row for each negative"),
         # no label, and why
         ("a.csv", csv("text,label", [f"{LONG},pos"]), {}, "", "all 8 labels are 'pos'"),
         ("a.csv", csv("text,price", [f"{LONG},2.5", f"{SHORT},2.5"]), {}, "", "no column of lab"),

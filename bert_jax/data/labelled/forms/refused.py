@@ -12,6 +12,7 @@ from bert_jax.data.labelled.reading import ending_of, read_lines
 from bert_jax.files.errors import UserError
 
 _EXCEL = re.compile(r'"?sep=.?"?', re.IGNORECASE)
+_NUMBERED_NEGATIVE = re.compile(r"(hard_)?negatives?_\d+")
 _BYTES = re.compile(r"b(['\"]).*\1", re.DOTALL)
 # Labels of natural language inference; "-" stands where the annotators did not agree.
 _INFERENCE = {"entailment", "neutral", "contradiction"}
@@ -101,3 +102,9 @@ def of_table(table: Table) -> Iterator[str]:
                 f": {name!r} has lists of texts: write a row for each pair, with the columns"
                 " anchor, positive and, if there is one, negative."
             )
+    numbered = [name for name in map(str, columns) if _NUMBERED_NEGATIVE.fullmatch(name.lower())]
+    if are_pairs and numbered:
+        yield (
+            f" has {', '.join(numbered)}: write a row for each negative, with the columns anchor,"
+            " positive and negative."
+        )
