@@ -10,7 +10,6 @@ import sys
 
 import jax
 import jax.numpy as jnp
-import jax.numpy as jnp
 import numpy as np
 import pandas
 import pytest
