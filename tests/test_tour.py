@@ -13,6 +13,8 @@ import os
 import pathlib
 import random
 import re
+import subprocess
+import sys
 import tempfile
 from typing import Any
 
@@ -75,6 +77,19 @@ def test_the_notebook_runs_and_stores_its_outputs(tmp_path, monkeypatch):
     assert re.search(r"accuracy (1\.0|0\.9)", text)
 
 
+def guide_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
+
+
+def test_the_examples_of_the_guide_fit_the_types_of_the_package(tmp_path):
+    (tmp_path / "guide.py").write_text("\n\n".join(guide_blocks()))
+    settings = {"typeCheckingMode": "standard", "extraPaths": [str(DOCS.parent)]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, "guide.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     import bert_jax
     from bert_jax import api
@@ -109,8 +124,7 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
-    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text(), re.DOTALL)
-    assert len(blocks) == 16
+    assert len(blocks := guide_blocks()) == 16
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
     assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 40
