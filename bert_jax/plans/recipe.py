@@ -3,9 +3,10 @@
 `bert_jax.finetune` and the command `finetune` apply them; the configurations in configs/ keep the
 values of their papers. Fields that the user sets keep their values.
 
-The rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
-2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to 3e-4, on
-tens of thousands of examples. On hundreds, 1e-3 is better for 128 (docs/finetuning.md). Adam
+The rate falls with the hidden size: with its square, and faster if norms precede the sub-layers.
+Devlin et al. 2019 (appendix A.3) choose from 2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019
+(section 4), for 128 to 768, from 3e-5 to 3e-4, on tens of thousands of examples. On hundreds and
+thousands, 1e-3 is better for 128, and 3e-3 where norms come first (docs/log/finetuning.md). Adam
 corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and Zhang et
 al. 2021 (more steps, bias correction) show that short runs without correction fail on small sets.
 """
@@ -21,7 +22,8 @@ Recipe = dict[str, tuple[Any, str]]
 
 # Of a hidden size of 768.
 _RATE, _SIZE = 4e-5, 768
-_MAX_RATE = 1e-3
+# Place of the norms -> power of the hidden size that the rate falls with, and the highest rate.
+_POWERS = {"post": (2.0, 1e-3), "pre": (2.4, 3e-3)}
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
 _NEGATIVES = 2
@@ -67,7 +69,7 @@ def finetuning_recipe(
     }
     if finetuning_values(model, {"optimizer.learning_rate"}):  # the recipe of its paper
         return recipe
-    rate = scaled_rate(_RATE, model["hidden_size"])
+    rate = scaled_rate(_RATE, model["hidden_size"], model.get("norm_place", "post"))
     recipe |= {
         "optimizer.learning_rate": (
             rate,
@@ -128,14 +130,16 @@ def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) 
     return {"max_length": (length, reason)}
 
 
-def scaled_rate(rate: float, hidden_size: int) -> float:
+def scaled_rate(rate: float, hidden_size: int, norm_place: str = "post") -> float:
     """Returns the peak rate for a hidden size, with two significant digits.
 
     Args:
       rate: the peak rate for BERT-Base, whose hidden size is 768.
       hidden_size: hidden size of the encoder.
+      norm_place: "post" or "pre", of the encoder.
     """
-    return float(f"{min(_MAX_RATE, rate * (_SIZE / hidden_size) ** 2):.1e}")
+    power, highest = _POWERS[norm_place]
+    return float(f"{min(highest, rate * (_SIZE / hidden_size) ** power):.1e}")
 
 
 def describe(recipe: Recipe) -> Iterator[str]:
