@@ -15,14 +15,16 @@ import pathlib
 import shutil
 import tempfile
 import uuid
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bert_jax.api import finetune
 from bert_jax.data.in_memory import is_missing
+from bert_jax.data.labelled.forms.label_kinds import find_number_faults
 from bert_jax.files.errors import UserError
 from bert_jax.inference.model import Long, Model, Pooling, load
 from bert_jax.training.listener import Listener
@@ -70,6 +72,8 @@ class BertEstimator(_ReadsTexts):
 
     model_: Model
     _is_temporary: bool
+    # Fields that the estimator sets where the user sets none of the same kind.
+    _DEFAULTS: ClassVar[dict[str, Any]] = {}
 
     def __init__(
         self,
@@ -121,13 +125,13 @@ class BertEstimator(_ReadsTexts):
                 f" {twice[0].split('.')[-1]}={named[twice[0]]!r}: give one of them."
             )
         if self.hold_out:
-            return named | fields
+            return self._DEFAULTS | named | fields
         if chosen := [name for name in _CHOOSE if name in fields]:
             raise UserError(
                 f"fields[{chosen[0]!r}] chooses by the evaluation, which is one of the training"
                 " samples: give hold_out=True."
             )
-        return {"eval.every": "0"} | named | fields
+        return {"eval.every": "0"} | self._DEFAULTS | named | fields
 
     def _keep(self, model: Model, is_temporary: bool) -> None:
         """Sets the fitted model; a temporary folder is removed with it."""
@@ -192,6 +196,9 @@ class BertClassifier(ClassifierMixin, BertEstimator):
     >>> search.fit(texts, labels).best_params_
     """
 
+    # Probabilities are those of the classes' shares in y, as other classifiers' are.
+    _DEFAULTS = {"task.class_weights": "none"}
+
     def fit(self, X: Any, y: Any) -> "BertClassifier":
         """Fine-tunes the model.
 
@@ -235,7 +242,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 class BertRegressor(RegressorMixin, BertEstimator):
     """Fine-tunes a model to give a number for each text or pair of texts.
 
-    See `BertClassifier`, whose parameters it has.
+    See `BertClassifier`, whose parameters it has. Predictions begin at 0: numbers that are far from
+    it, of which `fit` warns, should be scaled, as `TransformedTargetRegressor` does.
     """
 
     def fit(self, X: Any, y: Any) -> "BertRegressor":
@@ -250,6 +258,8 @@ class BertRegressor(RegressorMixin, BertEstimator):
         """
         y = column_or_1d(y, warn=True)
         numbers = check_array(y, ensure_2d=False, dtype="float64", input_name="y")
+        for fault in find_number_faults(numbers.tolist()):
+            warnings.warn(f"y: {fault} (TransformedTargetRegressor).", stacklevel=2)
         self._finetune(X, numbers.tolist(), "regression")
         return self
 

@@ -217,8 +217,11 @@ def test_a_model_says_what_it_is(model, classifier):
 
 
 def test_parameters_of_a_loop_of_ones_own_are_kept(model, tmp_path):
-    other = model.with_params(jax.tree.map(lambda x: 2 * x, model.params))
+    doubled = jax.tree.map(lambda x: 2 * np.array(x), model.params)
+    other = model.with_params(doubled)
     expected = other.encode(TEXTS)
+    doubled["bert"]["embeddings"]["word_embeddings"]["embedding"][:] = 0
+    np.testing.assert_array_equal(other.encode(TEXTS), expected)
     assert not np.allclose(expected, model.encode(TEXTS), atol=1e-3)
     other.export("huggingface", tmp_path / "exported")
     for again in (bert_jax.load(tmp_path / "exported"), pickle.loads(pickle.dumps(other))):
@@ -243,6 +246,11 @@ def test_a_step_on_one_device_compiles_once(model, monkeypatch):
     for _ in range(3):
         params = step(params)
     assert step._cache_size() == 1
+
+
+def test_a_model_of_single_texts_does_not_rank(classifier):
+    with pytest.raises(UserError, match="was trained on single texts: only models of pairs"):
+        classifier.rank("moon", ["river", "stone"])
 
 
 def test_a_model_is_pickled_as_its_folder(classifier):
@@ -499,7 +507,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
         (lambda m: m.batch(["moon"], rows=0), "rows=0 must be at least 1"),
         (
             lambda m: bert_jax.finetune(m, (["good"] * 9, [*"aabbaabb", None]), workdir="d"),
-            "with task__on_missing=skip",
+            'with task__on_missing="skip"',
         ),
         (lambda m: bert_jax.load(m.folder, model__num_layers=2), "does not fit the configuration"),
         (lambda m: m.export("paper", pathlib.Path(m.folder, "exported")), "Unknown form 'paper'"),

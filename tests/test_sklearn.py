@@ -144,11 +144,17 @@ def test_processes_fit_and_return_estimators(model):
 
 
 def test_the_regressor_is_that_of_finetune(model):
-    values = 100 + 5.0 * IS_GOOD
+    values = 10 + 5.0 * IS_GOOD
     regressor = BertRegressor(model, **SETTINGS)
     found = regressor.fit(pandas.DataFrame({"text": TEXTS}), values).predict(TEXTS)
     expected = [prediction["value"] for prediction in regressor.model_.predict(TEXTS)]
     assert found.dtype == np.float64 and found.tolist() == expected
+
+
+def test_numbers_far_from_zero_are_warned_of(monkeypatch, model):
+    monkeypatch.setattr(BertRegressor, "_finetune", lambda *_: None)
+    with pytest.warns(UserWarning, match="a mean of 1016 and a deviation of 9.2.*: scale them"):
+        BertRegressor(model).fit(TEXTS, np.arange(1000, 1032))
 
 
 @pytest.mark.parametrize("hold_out", [False, True])
@@ -165,7 +171,7 @@ def test_the_evaluation_is_one_of_the_samples_or_of_held_out_ones(hold_out, monk
         BertClassifier("a folder", **values).fit(["a", "b"], [True, False])
     (train, evaluate), found = given
     assert train == (["a", "b"], ["True", "False"]) and evaluate == (None if hold_out else train)
-    expected = {"optimizer.warmup": "0", "epochs": 2, "seed": 0}
+    expected = {"optimizer.warmup": "0", "epochs": 2, "seed": 0, "task.class_weights": "none"}
     assert found == expected | ({} if hold_out else {"eval.every": "0"})
 
 

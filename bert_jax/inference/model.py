@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.config.encoder_fields import EncoderConfig
@@ -121,6 +122,8 @@ class Model(TrainedModel):
                 "params are not those of the model (- of the model, + given):"
                 f" {'; '.join(lines[:_LINES_SHOWN])}."
             )
+        # Copies: what is written to an array of numpy later does not change the model.
+        params = jax.tree.map(lambda x: jnp.array(x) if isinstance(x, np.ndarray) else x, params)
         return dataclasses.replace(self, params=params, is_changed=True)
 
     @property
@@ -355,7 +358,7 @@ class Model(TrainedModel):
         return self._predict(list(made), top_k)
 
     @python_spelling()
-    def rank(self, query: str, documents: Texts, top_k: int = 0) -> list[dict[str, Any]]:
+    def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[dict[str, Any]]:
         """Returns the documents that answer a query best, by a model of pairs (a cross-encoder).
 
         The score is the number that a regression predicts for (query, document), or of two classes
@@ -364,7 +367,7 @@ class Model(TrainedModel):
         Args:
           query: first text of each pair.
           documents: second texts, or a table with a column of them.
-          top_k: number of documents; 0: all.
+          top_k: number of documents; None: all.
 
         Returns:
           Dicts of `corpus_id` (the number of the document), `score` and `text`, the best first;
@@ -376,10 +379,11 @@ class Model(TrainedModel):
         >>> model.rank("What is a list?", ["A mutable sequence.", "A city."], top_k=1)
         [{'corpus_id': 0, 'score': 0.93, 'text': 'A mutable sequence.'}]
         """
-        if self.task.EXAMPLE is None:
-            self.task.relevance({})  # raises
-        if top_k < 0:
-            raise UserError(f"top_k={top_k} must be at least 1, or 0: all documents.")
+        self.check_ranks()
+        if not isinstance(query, str):
+            raise UserError(f"query={query!r:.60} is no text: give one query at a time.")
+        if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+            raise UserError(f"top_k={top_k} must be a number from 1, or None: all documents.")
         read = [*_read_texts(documents)]
         if pair := next((text for text in read if text.text_b is not None), None):
             raise UserError(f"{pair.where} is a pair: a document is one text.")
@@ -389,8 +393,19 @@ class Model(TrainedModel):
         order = sorted(range(len(texts)), key=lambda number: -scores[number])
         return [
             {"corpus_id": number, "score": scores[number], "text": texts[number]}
-            for number in order[: top_k or None]
+            for number in order[:top_k]
         ]
+
+    def check_ranks(self) -> None:
+        """Raises UserError if the model does not order texts by how well they answer a query."""
+        if self.task.EXAMPLE is None:
+            self.task.relevance({})  # raises
+        # Of another program's model (without a training file) it is unknown what it was trained on.
+        if self.config.get("data.train", "") and not self.task.reads_pairs:
+            raise UserError(
+                f"{self.folder} was trained on single texts: only models of pairs rank, such as a"
+                " cross-encoder (task='cross_encoder')."
+            )
 
     @python_spelling()
     def score(self, texts: Texts) -> list[dict[str, Any]]:

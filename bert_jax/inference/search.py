@@ -52,10 +52,11 @@ def evaluate_retrieval(
     Raises:
       UserError: the folder has another form, or the model gives no vectors.
     """
-    if depth < 1:
-        raise UserError(f"depth={depth} must be at least 1.")
-    if reranker is not None and (reranker := _opened(reranker)).task.EXAMPLE is None:
-        reranker.task.relevance({})  # raises
+    if not isinstance(depth, int) or depth < 1:
+        raise UserError(f"depth={depth} must be a number from 1.")
+    if reranker is not None:
+        reranker = _opened(reranker)
+        reranker.check_ranks()
     if not isinstance(data, RetrievalSet):
         data = read_retrieval_set(os.fspath(data))
     queries, documents = [*data.queries.values()], [*data.documents.values()]

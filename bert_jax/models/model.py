@@ -85,6 +85,13 @@ def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
 
 # Fields of a batch that have a number for each token, as a user may give them.
 _TOKEN_FIELDS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "example_ids")
+# Names that others give them.
+_OTHER_NAMES = {
+    **dict.fromkeys(
+        ("mask", "attn_mask", "input_mask", "padding_mask", "attention"), "attention_mask"
+    ),
+    **dict.fromkeys(("segment_ids", "token_types", "segments"), "token_type_ids"),
+}
 _NAMES_SHOWN = 6
 
 
@@ -95,12 +102,11 @@ def _check_fields(batch: Any) -> None:
             f"The batch is of type {type(batch).__name__}: give a dict of arrays, such as"
             " Model.batch makes of texts."
         )
-    for name in batch:
+    for name in (name for name in batch if name not in _TOKEN_FIELDS):
         similar = difflib.get_close_matches(str(name), _TOKEN_FIELDS, n=1, cutoff=0.8)
-        if similar and name not in _TOKEN_FIELDS:
-            raise UserError(
-                f"The batch has {name!r}, which is not read: did you mean {similar[0]!r}?"
-            )
+        meant = _OTHER_NAMES.get(str(name), *similar or [""])
+        if meant:
+            raise UserError(f"The batch has {name!r}, which is not read: did you mean {meant!r}?")
     given = {name: batch[name] for name in _TOKEN_FIELDS if name in batch}
     for name, array in given.items():
         if not isinstance(array, jax.Array | np.ndarray):
@@ -116,6 +122,11 @@ def _check_fields(batch: Any) -> None:
                 f"{name} is {array.dtype}{list(array.shape)}: give int32{list(ids.shape)}, a number"
                 " for each of the input_ids."
             )
+    if "cls_positions" in batch and batch["cls_positions"].shape[:-1] != ids.shape[:-1]:
+        raise UserError(
+            f"cls_positions has the shape {list(batch['cls_positions'].shape)}, and input_ids"
+            f" {list(ids.shape)}: give a row for each row."
+        )
     if "attention_mask" in given and "example_ids" in given:
         raise UserError(
             "The batch has both attention_mask and example_ids, which both say what is padding:"

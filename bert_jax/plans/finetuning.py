@@ -18,7 +18,7 @@ from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
 from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.data.labelled.detection import TASKS, detect
-from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_faults
+from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_faults, find_number_faults
 from bert_jax.data.labelled.forms.table import Detection
 from bert_jax.data.labelled.split import (
     EVALUATE,
@@ -164,7 +164,9 @@ def _plan(
             lines.append(
                 f"left out   {count:,} rows without {what} (--config.task.on_missing=skip)"
             )
-    faults = () if are_numbers else find_faults([labels_of(e) for e in examples])
+    labels = [labels_of(example) for example in examples]
+    numbers = [float(values[0]) for values in labels if are_numbers and values]
+    faults = find_number_faults(numbers) if numbers else find_faults(labels)
     lines += (f"warning    {fault}" for fault in faults)
     if not evaluate:
         words = resolved.get("task.text_a", "")

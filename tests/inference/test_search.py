@@ -93,7 +93,9 @@ class Stub:
         return np.array([[text.split().count(w) for w in self.words] for text in texts], float)
 
     encode_sparse = encode_multi = None
-    EXAMPLE = str
+
+    def check_ranks(self):
+        pass
 
     def predict(self, pairs):
         return [{"score": len(document)} for _, document in pairs]

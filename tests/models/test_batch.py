@@ -78,6 +78,8 @@ WORDS = Elmo(ElmoConfig(**SMALL, cell_size=20, filters=((1, 4),)))
         (ENCODERS["elmo"], {"input_ids": IDS[0]}, r"input_ids are int32\[6\] instead of int32"),
         (ENCODERS["modernbert"], {"input_ids": IDS * 1.0}, r"input_ids are float32\[2, 6\] inst"),
         (ENCODERS["electra"], {"input_ids": IDS, "attention_masks": IDS}, "mean 'attention_mask'"),
+        (ENCODERS["electra"], {"input_ids": IDS, "input_mask": IDS}, "mean 'attention_mask'"),
+        (ENCODERS["electra"], {"input_ids": IDS, "cls_positions": IDS[:1]}, "a row for each row"),
         (
             ENCODERS["electra"],
             {"input_ids": IDS, "attention_mask": IDS[:1]},

@@ -36,7 +36,7 @@ from bert_jax.text.files import refuse_spreadsheet
 
 # Pairs of texts to embed, which are no labelled pairs; and the names of a third text and of scores.
 _POSITIVES = (("anchor", "positive"), ("query", "positive"))
-# The same where a table has no third column, which could be a label of the pairs.
+# The same where a table has no column that could be a label of the pairs.
 _ANSWERS = tuple(
     (first, second)
     for first in ("query", "question")
@@ -125,7 +125,8 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
             f"{path} has one column, {listed(columns)[:60]}: labelled examples have a text and a"
             " label, in columns separated by commas, semicolons, tabs or | (.csv) or by tabs."
         )
-    pair = table.pair(_POSITIVES) or (table.pair(_ANSWERS) if len(columns) == 2 else None)
+    texts = [name for name in columns if str(name).strip().lower() not in _NEGATIVES]
+    pair = table.pair(_POSITIVES) or (table.pair(_ANSWERS) if len(texts) == 2 else None)
     if task in _PAIRS or (pair and not task and "task.text_a" not in given):
         return _of_embeddings(table, pair, task or "embedding")
     return _of_texts(table, task, has_header)
@@ -204,13 +205,16 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
         )
     fields: dict[str, Any] = {"task.text_a": names[0], "task.text_b": names[1]}
     fields |= table.id_fields()
-    label = table.named("label", _SCORES)
-    is_scored = label and _are_numbers(table.columns.get(parse_column(str(label)), [""]))
+    negative = known(_NEGATIVES, table.columns)
+    label = table.named("label", () if negative is not None else _SCORES)
+    scores = table.columns.get(parse_column(str(label)), [""]) if label else ()
+    # Equal scores have no order to learn: the pairs belong together, all alike.
+    is_scored = _are_numbers(scores) and ("task.label" in table.given or len(set(scores)) > 1)
     if is_scored and task in _SCORED:
         fields |= {"task.label": str(label), "metrics": ("spearman", "pearson"), **_SCORED[task]}
         what = f"pairs of texts ({names[0]}, {names[1]}) and their scores ({label})"
         return Detection(task, what, fields)
-    if negative := known(_NEGATIVES, table.columns):
+    if negative is not None:
         fields["task.negative"] = str(negative)
         names.append(str(negative))
     kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"

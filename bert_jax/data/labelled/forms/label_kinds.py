@@ -10,6 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_jax.data.labelled.cells import (
     are_numbered,
     decimal_marks,
@@ -38,6 +40,8 @@ _MIN_DECIMALS = 0.5
 _MAX_GRADES = 10
 # Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
 _SKEWED = 0.8
+# Mean or deviation of numbers that training with usual rates does not reach.
+_LARGE = 20.0
 # Classes, and pairs of likely mistakes, that a message shows.
 _SHOWN, _FAULTS_SHOWN = 6, 8
 # Examples of a class below which its score says nothing.
@@ -121,6 +125,16 @@ def find_kind(table: Table, label: str, task: str) -> Detection:
             f" classes: {another}"
         )
     return _classes(counts, fields)
+
+
+def find_number_faults(numbers: Sequence[float]) -> Iterator[str]:
+    """Yields what makes numbers hard to learn: predictions begin at about 0, with small steps."""
+    mean, deviation = float(np.mean(numbers)), float(np.std(numbers))
+    if max(abs(mean), deviation) > _LARGE:
+        yield (
+            f"the numbers have a mean of {mean:.4g} and a deviation of {deviation:.3g}, and"
+            " predictions begin at 0: scale them to a mean of 0 and a deviation of 1"
+        )
 
 
 def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
