@@ -6,9 +6,10 @@ values of their papers. Fields that the user sets keep their values.
 The rate falls with the hidden size: with its square, and faster if norms precede the sub-layers.
 Devlin et al. 2019 (appendix A.3) choose from 2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019
 (section 4), for 128 to 768, from 3e-5 to 3e-4, on tens of thousands of examples. On hundreds and
-thousands, 1e-3 is better for 128, and 3e-3 to 6e-3 where norms come first (docs/log/finetuning.md). Adam
-corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and Zhang et
-al. 2021 (more steps, bias correction) show that short runs without correction fail on small sets.
+thousands, 1e-3 is better for 128, and 3e-3 to 6e-3 where norms come first (docs/log/finetuning.md).
+Adam corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and
+Zhang et al. 2021 (more steps, bias correction) show that short runs without correction fail on
+small sets.
 """
 
 import math
