@@ -31,6 +31,7 @@ from bert_jax.inference.predictor import UNEXPECTED_PAIRS, Predictor, TaskPredic
 from bert_jax.inference.scoring import Scorer, check_fills_masks
 from bert_jax.inference.sparse import stack_sparse
 from bert_jax.models import make_encoder
+from bert_jax.tasks.task import Task
 from bert_jax.training.metrics import history
 
 if TYPE_CHECKING:
@@ -398,7 +399,7 @@ class Model(TrainedModel):
 
     def check_ranks(self) -> None:
         """Raises UserError if the model does not order texts by how well they answer a query."""
-        if self.task.EXAMPLE is None:
+        if type(self.task).relevance is Task.relevance:
             self.task.relevance({})  # raises
         # Of another program's model (without a training file) it is unknown what it was trained on.
         if self.config.get("data.train", "") and not self.task.reads_pairs:

@@ -12,7 +12,7 @@ from typing import Any
 from bert_jax.config import experiments
 from bert_jax.config.editing import set_fields, written
 from bert_jax.config.finetuning import FinetuningConfig
-from bert_jax.config.phases import without_given
+from bert_jax.config.phases import LENGTHS, without_given
 from bert_jax.config.run import RunConfig
 from bert_jax.config.store import import_modules
 from bert_jax.data import init_from
@@ -31,6 +31,7 @@ from bert_jax.data.labelled.split import (
 )
 from bert_jax.devices import processes
 from bert_jax.files.atomic import write_bytes
+from bert_jax.files.errors import UserError
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.formats.sentence_transformers import POOLINGS, read_sentence_vectors
@@ -147,6 +148,8 @@ def _plan(
     config.max_length = _FITS_ANY_MODEL  # until the model is known
     config.data.vocab = own_vocabulary(model, folder)
     set_fields(config, given)
+    if config.epochs == 0 and not {*LENGTHS} & {*given} - {"epochs"}:
+        raise UserError("epochs=0 trains nothing: give a number above 0, or config.steps.")
     planned = {"init_from", "data.train", "data.eval", *chosen}
     planned |= {"data.vocab"} if config.data.vocab else set()
     resolved = init_from.resolve(config.to_dict(), given, workdir, "", by_file, planned)

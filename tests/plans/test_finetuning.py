@@ -78,6 +78,8 @@ def test_a_length_of_training_replaces_that_of_the_recipe(model, tmp_path):
     plan = plan_finetuning(model, table, "", "", str(tmp_path / "new"), {"steps": "6"})
     assert plan.config.total_steps((100,)) == 6
     assert not any(" epochs=" in line for line in plan.lines)
+    with pytest.raises(UserError, match="epochs=0 trains nothing"):
+        plan_finetuning(model, table, "", "", str(tmp_path / "new"), {"epochs": "0"})
 
 
 def test_another_file_is_refused_before_anything_changes(model, done, tmp_path):
