@@ -5,6 +5,7 @@
         --config.data.train=FILE --config.data.eval=FILE        fine-tuning
     python -m benchmarks.defaults TRAIN --evaluate=FILE --model=MODEL
                                                                 settings of finetune
+    python -m benchmarks.rates DATA --encoders=NAME=MODEL,...   rates by encoder and file
     python -m benchmarks.inference --model=MODEL --input=FILE   sentence vectors, predictions
     python -m benchmarks.recipe NAME=CONFIG ...                 what each learns in a given time
     python -m benchmarks.entry DIR                              checks an entry of that race
