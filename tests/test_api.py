@@ -394,6 +394,8 @@ def test_negatives_are_for_training_and_an_evaluation_may_have_pairs_only(
     new = bert_jax.finetune(model, triplets, pairs, workdir=tmp_path / "run", **values)
     assert new.config.task.negative == "negative"
     assert np.isfinite(new.history["validation_loss"]).all()
+    if task == "cross_encoder":
+        assert new.predict(triplets) == new.predict([tuple(pair.values()) for pair in pairs])
     given = values | {"task__negative": "other"}
     with pytest.raises(UserError, match="other"):
         bert_jax.finetune(model, triplets, pairs, workdir=tmp_path / "other", **given)

@@ -52,6 +52,8 @@ def make_examples(
 def name_inputs(values: Fields, columns: Mapping[str, str], where: str) -> Fields:
     """Returns the fields of an input by the names of an example's inputs.
 
+    Fields that only training reads are left out.
+
     Args:
       values: fields by these names, or by those of the columns that the model was trained on.
       columns: see `make_examples`.
@@ -63,7 +65,8 @@ def name_inputs(values: Fields, columns: Mapping[str, str], where: str) -> Field
     columns = {name: given for name, given in columns.items() if name in values}
     if twice := next((name for name in columns if columns[name] in values), ""):
         raise UserError(f"{where} has both {twice!r} and {columns[twice]!r}: give one of them.")
-    return {columns.get(name, name): value for name, value in values.items()}
+    named = {columns.get(name, name): value for name, value in values.items()}
+    return {name: value for name, value in named.items() if name}
 
 
 def _fields(kind: type[Example], value: Any, by_character: bool) -> Fields:

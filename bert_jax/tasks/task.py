@@ -92,10 +92,12 @@ class Task(TaskConfig):
     def column_inputs(self) -> dict[str, str]:
         """Column of the files, by name -> the input of an example that it gives.
 
-        Columns without a name, or with that of an input, have none.
+        "" for columns that only training reads. Columns without a name, or with that of an input,
+        have none.
         """
         names = {item.name for item in self.EXAMPLE.inputs()} if self.EXAMPLE else {}
-        columns = {str(getattr(self, field)): name for field, name in self.COLUMNS.items()}
+        columns = {str(getattr(self, field, "")): "" for field in ("label", "negative")}
+        columns |= {str(getattr(self, field)): name for field, name in self.COLUMNS.items()}
         return {c: columns[c] for c in columns if c and not c.isdecimal() and c not in names}
 
     @property
