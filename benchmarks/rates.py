@@ -31,8 +31,6 @@ from bert_jax.tools.cli.command_line import OVERRIDES, Flag
 # Of the score at the end of the run only.
 _SHORT = {"eval.every": "0", "checkpoint.every": "0"}
 _DEV = "_dev"
-# The rate that `finetune` chooses.
-DEFAULT = 0.0
 
 FLAGS = (
     Flag("DATA", "", "folder of the files"),
@@ -55,22 +53,27 @@ def run(flags: argparse.Namespace) -> None:
     """
     encoders = dict(entry.partition("=")[::2] for entry in flags.encoders.split(","))
     files = find_sets(flags.data, [name for name in flags.sets.split(",") if name])
-    rates = [DEFAULT, *(float(rate) for rate in flags.rates.split(",") if rate)]
+    rates = [float(rate) for rate in flags.rates.split(",") if rate]
     rows = read_json_lines(flags.log) if os.path.isfile(flags.log) else []
     done = {(row["set"], row["encoder"], row["rate"], row["seed"]): row["score"] for row in rows}
     print(describe_machine(), flush=True)
-    wanted = itertools.product(range(flags.seeds), rates, encoders, files)
+    chosen = {
+        (name, encoder): chosen_rate(encoders[encoder], files[name], flags.overrides)
+        for name, encoder in itertools.product(files, encoders)
+    }
+    wanted = itertools.product(range(flags.seeds), [None, *rates], encoders, files)
     for seed, rate, encoder, name in wanted:
+        rate = chosen[name, encoder] if rate is None else rate
         if (cell := (name, encoder, rate, seed)) in done:
             continue
-        found = train(encoders[encoder], files[name], rate, seed, flags.overrides)
+        values = {"optimizer.learning_rate": rate, "seed": seed, **flags.overrides}
+        found = train(encoders[encoder], files[name], values)
         with AppendFile(flags.log) as file:
             row = dict(zip(("set", "encoder", "rate", "seed"), cell, strict=True))
             file.write_line(json.dumps(row | {"score": round(found, 5)}))
         done[cell] = found
         print(*cell, f"{found:.4f}", flush=True)
-    shown = {cell: x for cell, x in done.items() if cell[0] in files and cell[1] in encoders}
-    print("\n".join(lines(shown, rates)))
+    print("\n".join(lines(done, rates, chosen)))
 
 
 def find_sets(folder: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
@@ -88,42 +91,42 @@ def find_sets(folder: str, names: Sequence[str]) -> dict[str, tuple[str, str]]:
     return {name: found[name] for name in names or found}
 
 
-def train(
-    encoder: str, files: tuple[str, str], rate: float, seed: int, given: Mapping[str, Any]
-) -> float:
-    """Returns the score of one run, by the settings of `finetune` and a rate."""
-    rates = {} if rate == DEFAULT else {"optimizer.learning_rate": rate}
-    values = {**_SHORT, "seed": seed, **given, **rates}
+def chosen_rate(encoder: str, files: tuple[str, str], given: Mapping[str, Any]) -> float:
+    """Returns the rate that `finetune` chooses."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = plan_finetuning(encoder, *files, "", folder, values)
+        return plan_finetuning(encoder, *files, "", folder, given).config.optimizer.learning_rate
+
+
+def train(encoder: str, files: tuple[str, str], given: Mapping[str, Any]) -> float:
+    """Returns the score of one run, by the settings of `finetune` and given ones."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = plan_finetuning(encoder, *files, "", folder, {**_SHORT, **given})
         assert isinstance(plan.config, FinetuningConfig)
         with plan.begin(folder, print):
             return score(plan.config)
 
 
-def lines(done: Mapping[Cell, float], rates: Sequence[float]) -> Iterator[str]:
-    """Yields the table, and for each encoder how far the default is from the best rate.
+def lines(
+    done: Mapping[Cell, float], rates: Sequence[float], chosen: Mapping[tuple[str, str], float]
+) -> Iterator[str]:
+    """Yields the table, and for each encoder how far the chosen rate is from the best one.
 
     Args:
       done: scores of runs.
-      rates: columns of the table.
+      rates: columns of the table, after that of the chosen rate.
+      chosen: set and encoder -> rate of `finetune`; the rows of the table.
     """
     scores: dict[tuple[str, str], dict[float, list[float]]] = defaultdict(dict)
     for (name, encoder, rate, _), value in sorted(done.items()):
         scores[name, encoder].setdefault(rate, []).append(value)
-    means = {
-        key: {rate: statistics.mean(values) for rate, values in found.items()}
-        for key, found in scores.items()
-    }
-    rows = {
-        ", ".join(key): [f"{found[rate]:.3f}" if rate in found else "-" for rate in rates]
-        for key, found in means.items()
-    }
-    yield from table(["finetune", *(f"{rate:g}" for rate in rates[1:])], rows)
+    rows: dict[str, list[str]] = {}
     gaps: dict[str, list[float]] = defaultdict(list)
-    for (_, encoder), found in means.items():
-        if DEFAULT in found and len(found) > 1:
-            gaps[encoder].append(max(found.values()) - found[DEFAULT])
+    for key, rate in chosen.items():
+        means = {rate: statistics.mean(values) for rate, values in scores[key].items()}
+        cells = (f"{means[r]:.3f}" if r in means else "-" for r in (rate, *rates))
+        rows[", ".join(key)] = [f"{rate:g}", *cells]
+        gaps[key[1]].append(max(means.values()) - means[rate])
+    yield from table(["rate of finetune", "score", *(f"{rate:g}" for rate in rates)], rows)
     for encoder, values in gaps.items():
         yield (
             f"{encoder}: `finetune` is {statistics.mean(values):.4f} below the best rate on"
