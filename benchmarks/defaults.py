@@ -13,7 +13,6 @@ continues an interrupted comparison.
 import argparse
 import itertools
 import json
-import os
 import statistics
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +41,7 @@ from bert_jax.training.train import train
 
 DEFAULTS, TRAINER = "defaults", "Trainer"
 # Of the score at the end of the run only.
-_SHORT = {"eval.every": "0", "checkpoint.every": "0"}
+SHORT = {"eval.every": "0", "checkpoint.every": "0"}
 # Of `config.task.name` and `task.problem_type`, what the other program has.
 _TRAINER_TASKS = ("classification", "tagging", "span")
 
@@ -92,7 +91,7 @@ def _compare(
     done: "Scores",
 ) -> None:
     assert isinstance(plan.config, FinetuningConfig)
-    config = plan.config.replace(_SHORT)
+    config = plan.config.replace(SHORT)
     baseline = find_baseline(config, folder)
     print(describe_machine())
     print(*plan.lines, sep="\n")
@@ -129,7 +128,7 @@ class Scores:
     def __init__(self, path: str, about: Mapping[str, Any]):
         self._path = path
         self._about = json.loads(json.dumps(about))
-        rows = read_json_lines(path) if os.path.isfile(path) else []
+        rows = read_json_lines(path)
         self._rows = [row for row in rows if row["about"] == self._about]
 
     def lacks(self, name: str, seed: int) -> bool:

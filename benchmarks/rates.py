@@ -11,7 +11,6 @@ over seeds for each rate, and the last lines say how far the rate of `finetune` 
 import argparse
 import itertools
 import json
-import os
 import pathlib
 import statistics
 import tempfile
@@ -20,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from benchmarks import command
-from benchmarks.defaults import score
+from benchmarks.defaults import SHORT, score
 from benchmarks.side_by_side import describe_machine, table
 from bert_jax.config.finetuning import FinetuningConfig
 from bert_jax.files.atomic import AppendFile, read_json_lines
@@ -28,8 +27,6 @@ from bert_jax.files.errors import UserError
 from bert_jax.plans.finetuning import plan_finetuning
 from bert_jax.tools.cli.command_line import OVERRIDES, Flag
 
-# Of the score at the end of the run only.
-_SHORT = {"eval.every": "0", "checkpoint.every": "0"}
 _DEV = "_dev"
 
 FLAGS = (
@@ -54,7 +51,7 @@ def run(flags: argparse.Namespace) -> None:
     encoders = dict(entry.partition("=")[::2] for entry in flags.encoders.split(","))
     files = find_sets(flags.data, [name for name in flags.sets.split(",") if name])
     rates = [float(rate) for rate in flags.rates.split(",") if rate]
-    rows = read_json_lines(flags.log) if os.path.isfile(flags.log) else []
+    rows = read_json_lines(flags.log)
     done = {(row["set"], row["encoder"], row["rate"], row["seed"]): row["score"] for row in rows}
     print(describe_machine(), flush=True)
     chosen = {
@@ -100,7 +97,7 @@ def chosen_rate(encoder: str, files: tuple[str, str], given: Mapping[str, Any]) 
 def train(encoder: str, files: tuple[str, str], given: Mapping[str, Any]) -> float:
     """Returns the score of one run, by the settings of `finetune` and given ones."""
     with tempfile.TemporaryDirectory() as folder:
-        plan = plan_finetuning(encoder, *files, "", folder, {**_SHORT, **given})
+        plan = plan_finetuning(encoder, *files, "", folder, {**SHORT, **given})
         assert isinstance(plan.config, FinetuningConfig)
         with plan.begin(folder, print):
             return score(plan.config)

@@ -196,7 +196,7 @@ def read_max_length(folder: str, settings: Mapping[str, Any] | None = None) -> i
 
     Args:
       folder: has the tokenizer_config.json, which counts where `settings` have no length.
-      settings: those of sentence-transformers; None: those of the folder.
+      settings: the settings of sentence-transformers; None reads them from the folder.
     """
     if settings is None:
         settings = _first_object([os.path.join(folder, name) for name in _SETTINGS_FILES])

@@ -102,6 +102,11 @@ class TrainedModel:
         has_params = "pooler" in self.params[self.encoder.name]
         return reads_cls and self.config.model.next_sentence and has_params
 
+    @property
+    def has_training_file(self) -> bool:
+        """Whether it is known what the model was fine-tuned on; not of another program's model."""
+        return bool(self.config.get("data.train", ""))
+
     def stored(self) -> LoadedModel:
         """Returns what the folder has, with the parameters of this model."""
         loaded = open_model(self.folder)

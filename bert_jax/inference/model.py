@@ -401,8 +401,7 @@ class Model(TrainedModel):
         """Raises UserError if the model does not order texts by how well they answer a query."""
         if type(self.task).relevance is Task.relevance:
             self.task.relevance({})  # raises
-        # Of another program's model (without a training file) it is unknown what it was trained on.
-        if self.config.get("data.train", "") and not self.task.reads_pairs:
+        if self.has_training_file and not self.task.reads_pairs:
             raise UserError(
                 f"{self.folder} was trained on single texts: only models of pairs rank, such as a"
                 " cross-encoder (task='cross_encoder')."

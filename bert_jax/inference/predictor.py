@@ -301,10 +301,10 @@ class TaskPredictor:
         has_top_k = any(field.name == "top_k" for field in dataclasses.fields(model.task))
         task: Any = model.task
         self.task: Any = dataclasses.replace(task, top_k=top_k) if has_top_k else task
-        # Of another program's model (without a training file) it is unknown what it was trained on.
-        is_known = bool(model.config.get("data.train", ""))
         reads_texts = model.task.EXAMPLE is TextExample
-        self._expects_single = is_known and reads_texts and not model.task.reads_pairs
+        self._expects_single = (
+            model.has_training_file and reads_texts and not model.task.reads_pairs
+        )
         self._expects_pairs = reads_texts and model.task.reads_pairs
         bound = self.task.bind(model.encoder, model.tokenizer)
         self._forward = model.compile(functools.partial(predict_step, task=bound))

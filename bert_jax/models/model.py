@@ -104,8 +104,7 @@ def _check_fields(batch: Any) -> None:
         )
     for name in (name for name in batch if name not in _TOKEN_FIELDS):
         similar = difflib.get_close_matches(str(name), _TOKEN_FIELDS, n=1, cutoff=0.8)
-        meant = _OTHER_NAMES.get(str(name), *similar or [""])
-        if meant:
+        if meant := _OTHER_NAMES.get(str(name)) or next(iter(similar), ""):
             raise UserError(f"The batch has {name!r}, which is not read: did you mean {meant!r}?")
     given = {name: batch[name] for name in _TOKEN_FIELDS if name in batch}
     for name, array in given.items():

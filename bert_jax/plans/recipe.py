@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.encoders import finetuning_values
+from bert_jax.data.labelled.forms.label_kinds import SKEWED
 
 # Value of a field, and the reason for it.
 Recipe = dict[str, tuple[Any, str]]
@@ -33,8 +34,6 @@ _SMALL_FILE = 2000
 # Steps that training has at least, if epochs permit.
 _MIN_STEPS = 1000
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 20
-# Share of the most frequent class above which rare ones need more than the loss gives them.
-_SKEWED = 0.8
 # Tokens of a row; more are cut off. Longer rows cost time only where texts are longer.
 _MAX_LENGTH, _LENGTH_STEP = 512, 64
 # Share of the texts that should not be cut off.
@@ -92,13 +91,13 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
     """Returns the settings for classes of which one is much more frequent than the others.
 
     Trained as usual, a model decides by the shares of the training file, and an encoder that knows
-    a rare class hardly ever says so. {} where no class has more than `_SKEWED` of the examples.
+    a rare class hardly ever says so. {} where no class has more than `SKEWED` of the examples.
 
     Args:
       counts: number of training examples of each class.
     """
     total, (name, most) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
-    if not most > _SKEWED * total:
+    if not most > SKEWED * total:
         return {}
     share = f"{most / total:.0%} of the examples have the label {name!r}"
     return {

@@ -39,7 +39,7 @@ _MIN_DECIMALS = 0.5
 # Distinct whole numbers that are still classes, such as the stars of a review.
 _MAX_GRADES = 10
 # Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
-_SKEWED = 0.8
+SKEWED = 0.8
 # Mean or deviation of numbers that training with usual rates does not reach.
 _LARGE = 20.0
 # Classes, and pairs of likely mistakes, that a message shows.
@@ -257,8 +257,8 @@ def _classes(counts: Counter[str], fields: Mapping[str, Any]) -> Detection:
     more = ", ..." if len(counts) > _SHOWN else ""
     most, count = common[0]
     metrics, why = ("accuracy", "macro_f1"), ""
-    if count > _SKEWED * total:
+    if count > SKEWED * total:
         metrics = ("macro_f1", "accuracy")
-        why = f"; macro F1 leads, as {most!r} has more than {_SKEWED:.0%}"
+        why = f"; macro F1 leads, as {most!r} has more than {SKEWED:.0%}"
     what = f"{len(counts)} classes ({shares}{more}{why})"
     return Detection("classification", what, {**fields, "metrics": metrics})
