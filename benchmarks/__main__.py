@@ -7,6 +7,7 @@
                                                                 settings of finetune
     python -m benchmarks.rates DATA --encoders=NAME=MODEL,...   rates by encoder and file
     python -m benchmarks.inference --model=MODEL --input=FILE   sentence vectors, predictions
+    python -m benchmarks.exact --model=MODEL --input=FILE       exact vectors
     python -m benchmarks.recipe NAME=CONFIG ...                 what each learns in a given time
     python -m benchmarks.entry DIR                              checks an entry of that race
     python -m benchmarks.prepare                                from text to shards

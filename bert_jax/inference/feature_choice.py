@@ -48,9 +48,9 @@ class Choice:
         masked-LM head (SPLADE), float32[vocab_size]; only `long` and `prompt` go with it.
       multi: whether the vectors of tokens are those that MaxSim compares (ColBERT), float32[tokens,
         features]; with level="subword", and only `long` and `prompt` go with it.
-      exact: whether sentence vectors are computed in the model's dtype. Otherwise the products of a
-        float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
-        the models measured, the cosine of a vector and the exact one is at least 0.9999.
+      keeps_dtype: whether sentence vectors are computed in the model's dtype. Otherwise products of
+        a float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
+        the models measured, the cosine of a vector and the float32 one is at least 0.9999.
     """
 
     layers: str | int = "last"
@@ -65,7 +65,7 @@ class Choice:
     dimensions: int = 0
     sparse: bool = False
     multi: bool = False
-    exact: bool = False
+    keeps_dtype: bool = False
 
     def __post_init__(self):
         allowed = {"level": LEVELS, "word": WORDS, "pooling": ("", *POOLING), "long": LONG}

@@ -77,6 +77,7 @@ class TrainedModel:
       untrained: paths of the parameters that an import initialized at random.
       mesh: all devices.
       add_fields: completes a batch on the host with what only this encoder reads.
+      exact: whether a text has the same bits whatever it is read with (`predictor`).
     """
 
     config: RunConfig
@@ -89,6 +90,7 @@ class TrainedModel:
     untrained: tuple[str, ...]
     mesh: Mesh
     add_fields: AddFields
+    exact: bool = dataclasses.field(default=False, kw_only=True)
 
     @property
     def encoder(self) -> EncoderConfig:
@@ -177,13 +179,16 @@ class TrainedModel:
         return sharding.shard_batch(self.mesh, batch, len(batch["input_ids"]), 0)
 
 
-def load_model(folder: str, change: Change = lambda config: config) -> TrainedModel:
+def load_model(
+    folder: str, change: Change = lambda config: config, exact: bool = False
+) -> TrainedModel:
     """Loads the model in a folder, of whatever kind.
 
     Args:
       folder: a workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI,
         which is read without writing a workdir; or a name of the Hugging Face hub.
       change: returns the configuration to use instead of the folder's.
+      exact: see `TrainedModel`.
 
     Raises:
       UserError: there is no model, or it is corrupt or does not fit its configuration; the folder
@@ -248,4 +253,5 @@ def load_model(folder: str, change: Change = lambda config: config) -> TrainedMo
         untrained=loaded.missing,
         mesh=mesh,
         add_fields=make_add_fields(config.model, loaded.tokenizer),
+        exact=exact,
     )

@@ -50,7 +50,9 @@ Texts = Iterable[TextInput] | Any
 
 
 @python_spelling()
-def load(path: str | os.PathLike[str], dtype: Dtype | None = None, **values: Any) -> "Model":
+def load(
+    path: str | os.PathLike[str], dtype: Dtype | None = None, exact: bool = False, **values: Any
+) -> "Model":
     """Returns a trained model, on the devices.
 
     Args:
@@ -58,6 +60,8 @@ def load(path: str | os.PathLike[str], dtype: Dtype | None = None, **values: Any
         openai/finetune-transformer-lm, which needs no conversion.
       dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
         and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
+      exact: whether all results of a text have the same bytes in any company and order, as with
+        `Model.encode(exact=True)`.
       values: fields of the run's configuration to use instead of its own, with "__" in place of
         dots, such as `task__long_texts="windows"`, `task__subwords="mean"`.
 
@@ -68,8 +72,8 @@ def load(path: str | os.PathLike[str], dtype: Dtype | None = None, **values: Any
     """
     fields = {"dtype": dtype} if dtype else {}
     fields |= {name.replace("__", "."): value for name, value in values.items()}
-    loaded = load_model(os.fspath(path), lambda config: config.replace(fields))
-    return Model(**vars(loaded), choices={"dtype": dtype, **values})
+    loaded = load_model(os.fspath(path), lambda config: config.replace(fields), exact)
+    return Model(**vars(loaded), choices={"dtype": dtype, "exact": exact, **values})
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -140,6 +144,12 @@ class Model(TrainedModel):
     def task_module(self) -> nn.Module:
         """The linen module of encoder and head; with `params` it returns the task's outputs."""
         return self.task.bind(self.encoder, self.tokenizer).make_model()
+
+    @functools.cached_property
+    def _exact(self) -> "Model":
+        """The same model, with equal bytes for a text in any company."""
+        choices = {**self.choices, "exact": True}
+        return self if self.exact else dataclasses.replace(self, exact=True, choices=choices)
 
     @functools.cached_property
     def _reader(self) -> Callable[..., Any]:
@@ -217,6 +227,7 @@ class Model(TrainedModel):
         stride: int = 0,
         prompt: str = "",
         dimensions: int = 0,
+        exact: bool = False,
     ) -> np.ndarray:
         """Returns a vector for each text, float32[texts, hidden], or [texts, dimensions].
 
@@ -232,13 +243,17 @@ class Model(TrainedModel):
           prompt: a text before each text, such as "query: ", or the name of one of the model's
             prompts; "": the model's default prompt, if it has one.
           dimensions: number of first dimensions that are kept, before vectors are scaled; 0: all.
+          exact: whether a text has the same bytes alone, in any batch, in any order and after a
+            restart on the same kind of machine. Texts share no rows then, which takes longer for
+            short ones, and most for a single one.
 
         >>> vectors = model.encode(["A cat.", "A dog."], normalize=True)
         >>> similarity = vectors @ vectors.T
         """
         pooled = {"level": "sentence", "pooling": pooling, "normalize": normalize}
         read = {"long": long, "stride": stride, "prompt": prompt, "dimensions": dimensions}
-        found = self._extract(texts, layers=layer, **pooled, **read)[1]
+        model = self._exact if exact else self
+        found = model._extract(texts, layers=layer, **pooled, **read)[1]
         vectors = [features["embeddings"] for _, features in found]
         size = dimensions or self.encoder.hidden_size
         return np.stack(vectors) if vectors else np.empty((0, size), np.float32)
@@ -312,7 +327,7 @@ class Model(TrainedModel):
         return [extractor.names(row, features) | features for row, features in found]
 
     def _extract(self, texts: Texts, **choice: Any) -> tuple[FeatureExtractor, Any]:
-        settings = Choice(**choice, exact=bool(self.choices.get("dtype")))
+        settings = Choice(**choice, keeps_dtype=bool(self.choices.get("dtype")))
         extractor = self._reader(FeatureExtractor, settings)
         rows = map(extractor.row, _read_texts(texts))
         return extractor, _warn_of_cuts(extractor.run(rows))
@@ -333,7 +348,9 @@ class Model(TrainedModel):
         return [[mask["candidates"] for mask in found["masks"]] for found in predictions]
 
     @python_spelling()
-    def predict(self, examples: Iterable[Any], top_k: int = 5) -> list[dict[str, Any]]:
+    def predict(
+        self, examples: Iterable[Any], top_k: int = 5, exact: bool = False
+    ) -> list[dict[str, Any]]:
         """Returns the prediction of the model's task for each example, as `predict` writes it.
 
         Args:
@@ -341,10 +358,13 @@ class Model(TrainedModel):
             `(question, context)`; for multiple choice `(context, endings)`; or dicts, whose keys
             may be the columns that the model was trained on, as those of a table are.
           top_k: candidates for each mask, if the model fills in masks.
+          exact: as in `encode`.
 
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
         """
+        if exact and not self.exact:
+            return self._exact.predict(examples, top_k)
         kind = self.task.EXAMPLE
         if kind is None:
             raise UserError(
@@ -408,13 +428,17 @@ class Model(TrainedModel):
             )
 
     @python_spelling()
-    def score(self, texts: Texts) -> list[dict[str, Any]]:
+    def score(self, texts: Texts, exact: bool = False) -> list[dict[str, Any]]:
         """Returns the (pseudo-)log-likelihood of each text, as the command `score` writes it.
+
+        Args:
+          texts: texts or pairs.
+          exact: as in `encode`.
 
         Raises:
           UserError: the model has no trained head that predicts words.
         """
-        scorer = self._reader(Scorer)
+        scorer = (self._exact if exact else self)._reader(Scorer)
         return list(scorer.score([scorer.row(text) for text in _read_texts(texts)]))
 
     @functools.cached_property

@@ -16,6 +16,10 @@ Packing changes the last bits of predictions, by intent: sums over a row run ove
 Results differ by less than 1e-5 from those of one text in each row, which is how models are run
 that cannot keep the texts of a row apart: ELMo, BiLSTM and CRF heads, pairs in both orders, and
 multiple choice. Equal inputs in equal order give equal bits.
+
+With `TrainedModel.exact` a text gives equal bits in any company and order: it is alone in a row
+whose length depends on it alone, and a program has one number of rows, the missing ones of padding,
+so that no sum is made in another way.
 """
 
 import dataclasses
@@ -51,6 +55,9 @@ _SINGLE_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _TOKENS_PER_TEXT = 8
 # Rows that are not packed are padded to a power of two, at least to this one.
 _SHORTEST = 16
+# Exact: rows have a multiple of 4 tokens up to 32, and then of an eighth of the next power of two;
+# a CPU gets few positions at a time, since a single text takes as long as a full batch.
+_EXACT_STEP, _EXACT_CPU_BATCH_TOKENS = 4, 128
 # Batches of a window, at most; and the bytes that their outputs may take, unless a single batch
 # needs more.
 _WINDOW_BATCHES, _WINDOW_BYTES = 64, 1 << 28
@@ -99,6 +106,9 @@ class Predictor:
           length in tokens of the rows of the batch.
         """
         shards = self.model.batch_shards
+        if self.model.exact:
+            yield from self._exact_batches(lengths)
+            return
         if packs and (length := self._single_length(lengths)):
             numbers = np.full((shards, _max_texts(length)), -1)
             numbers[0, : len(lengths)] = np.arange(len(lengths))
@@ -119,11 +129,35 @@ class Predictor:
                 missing = min(size, most) - len(part)
                 yield np.pad(part, ((0, missing), (0, 0)), constant_values=-1), length
 
+    def _exact_batches(self, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+        """Yields what `batches` does; the rows of a batch depend on its length alone."""
+        padded = np.array([self._exact_length(length) for length in lengths.tolist()], int)
+        for length in np.unique(padded)[::-1].tolist():
+            numbers, rows = np.flatnonzero(padded == length), self._exact_rows(length)
+            for start in range(0, len(numbers), rows):
+                part = numbers[start : start + rows]
+                yield np.pad(part, (0, rows - len(part)), constant_values=-1)[:, None], length
+
+    def _exact_length(self, length: int) -> int:
+        step = max(_EXACT_STEP, 1 << (length - 1).bit_length() >> 3)
+        padded = -(-length // step) * step
+        longest = self.model.encoder.max_position_embeddings
+        return padded if length > longest else min(padded, longest)
+
+    def _exact_rows(self, length: int) -> int:
+        is_cpu = self.model.mesh.devices.flat[0].platform == "cpu"
+        tokens = _EXACT_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS
+        return max(1, tokens // length) * self.model.batch_shards
+
     def shapes(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, int]]:
         """Yields (length, most rows) of the batches that examples of these lengths are in.
 
         The length of a row that they have alone is the first, with 1 as the number of rows.
         """
+        if self.model.exact:
+            for length in {self._exact_length(length) for length in lengths.tolist()}:
+                yield length, self._exact_rows(length)
+            return
         packs = packs and self.model.packs
         if packs and (length := self._single_length(lengths)):
             yield length, 1

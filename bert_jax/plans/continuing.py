@@ -17,8 +17,8 @@ import math
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.plans.recipe import Recipe, scaled_rate
 
-# Of BERT-Base (Sun et al. 2019).
-_RATE = 5e-5
+# Of BERT-Base (Sun et al. 2019), and of BERT-Tiny (`configs/tiny.py`).
+_RATE, _MAX_RATE = 5e-5, 1e-3
 _LENGTH = 128
 _BATCH, _MIN_BATCH = 32, 8
 # A pass over the text has at least this many steps, if the batch can be smaller.
@@ -150,9 +150,8 @@ def _length(trained: Trained) -> tuple[int, str]:
 def _rate(trained: Trained, batch: int) -> tuple[float, str]:
     if not (peak := trained.learning_rate):
         size = trained.model.hidden_size
-        return scaled_rate(
-            _RATE, size
-        ), f"hidden size {size:,} (Sun et al. 2019: {_RATE:g} for 768)"
+        why = f"hidden size {size:,} (Sun et al. 2019: {_RATE:g} for 768)"
+        return min(_MAX_RATE, scaled_rate(_RATE, size)), why
     rate = peak * min(1.0, (batch / trained.batch_size) ** 0.5)
     why = f"up to the peak of its pre-training again, {peak:g} (Gupta et al. 2023)"
     if batch < trained.batch_size:

@@ -40,6 +40,7 @@ from bert_jax.tasks import find_task
 from bert_jax.tasks.class_loss import LOSS_FIELDS
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
+from bert_jax.training.workdir import open_model
 
 # Share of the training file that is held out where there is no file to evaluate on.
 HELD_OUT = 0.1
@@ -218,9 +219,9 @@ def _settings(
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
     length = config.max_length if "max_length" in given else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
-    settings = (
-        recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS)) | length_settings
-    )
+    rms = recipe.kernel_rms(open_model(config.init_from).params)
+    settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS), rms)
+    settings |= length_settings
     if config.get("task.problem_type") == "single" and not _OF_CLASSES & {*given}:
         settings |= recipe.skewed_recipe(Counter(label for e in examples for label in labels_of(e)))
     vectors = read_sentence_vectors(local_model(config.init_from))

@@ -3,10 +3,12 @@
 `bert_jax.finetune` and the command `finetune` apply them; the configurations in configs/ keep the
 values of their papers. Fields that the user sets keep their values.
 
-The rate falls with the hidden size: with its square, and faster if norms precede the sub-layers.
-Devlin et al. 2019 (appendix A.3) choose from 2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019
-(section 4), for 128 to 768, from 3e-5 to 3e-4, on tens of thousands of examples. On hundreds and
-thousands, 1e-3 is better for 128, and 3e-3 to 6e-3 where norms come first (docs/log/finetuning.md).
+The rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
+2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to 3e-4, on
+tens of thousands of examples. On hundreds and thousands, the best rate for 128 is about 1/30 of the
+root mean square (RMS) of the encoder's kernels: from 1e-3 for BERT's recipe of pre-training to 1e-2
+for Muon's (docs/log/finetuning.md). A step of Adam has the size of the rate whatever the gradient,
+and what counts is its share of the weights.
 Adam corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and
 Zhang et al. 2021 (more steps, bias correction) show that short runs without correction fail on
 small sets.
@@ -16,6 +18,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from bert_jax.config.encoders import finetuning_values
 from bert_jax.data.labelled.forms.label_kinds import SKEWED
 
@@ -24,8 +28,9 @@ Recipe = dict[str, tuple[Any, str]]
 
 # Of a hidden size of 768.
 _RATE, _SIZE = 4e-5, 768
-# Place of the norms -> power of the hidden size that the rate falls with, and the highest rate.
-_POWERS = {"post": (2.0, 1e-3), "pre": (2.5, 4e-3)}
+# Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
+# size. It makes the rate 1/30 of the RMS for a hidden size of 128, the smallest that was measured.
+_SMALL, _SMALLEST, _RMS = 256, 128, 0.043
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
 _NEGATIVES = 2
@@ -41,7 +46,11 @@ _WHOLE = 0.99
 
 
 def finetuning_recipe(
-    model: Mapping[str, Any], examples: int, pools: bool, embeds: bool = False
+    model: Mapping[str, Any],
+    examples: int,
+    pools: bool,
+    embeds: bool = False,
+    rms: float = 0.0,
 ) -> Recipe:
     """Returns the settings for fine-tuning an encoder.
 
@@ -50,6 +59,7 @@ def finetuning_recipe(
       examples: number of training examples; of texts in windows, their windows.
       pools: whether the head reads one vector of each text.
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
+      rms: `kernel_rms` of the encoder; 0: unknown.
     """
     batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
     batch *= _NEGATIVES if embeds else 1
@@ -69,12 +79,12 @@ def finetuning_recipe(
     }
     if finetuning_values(model, {"optimizer.learning_rate"}):  # the recipe of its paper
         return recipe
-    rate = scaled_rate(_RATE, model["hidden_size"], model.get("norm_place", "post"))
+    size = model["hidden_size"]
+    rate, why = scaled_rate(_RATE, size), f"hidden size {size:,} (Devlin et al. 2019, for 768)"
+    if rms and size <= _SMALL:
+        rate, why = _rounded(rate * rms / _RMS), f"hidden size {size:,}, weights of about {rms:.2g}"
     recipe |= {
-        "optimizer.learning_rate": (
-            rate,
-            f"hidden size {model['hidden_size']:,} (Devlin et al. 2019, for 768)",
-        ),
+        "optimizer.learning_rate": (rate, why),
         "optimizer.name": ("adamw", "corrects the bias of Adam's moments (Zhang et al. 2021)"),
         "optimizer.schedule": ("linear", "to 0"),
         "optimizer.warmup": ("10%", "Devlin et al. 2019"),
@@ -130,16 +140,24 @@ def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) 
     return {"max_length": (length, reason)}
 
 
-def scaled_rate(rate: float, hidden_size: int, norm_place: str = "post") -> float:
+def scaled_rate(rate: float, hidden_size: int) -> float:
     """Returns the peak rate for a hidden size, with two significant digits.
 
     Args:
       rate: the peak rate for BERT-Base, whose hidden size is 768.
       hidden_size: hidden size of the encoder.
-      norm_place: "post" or "pre", of the encoder.
     """
-    power, highest = _POWERS[norm_place]
-    return float(f"{min(highest, rate * (_SIZE / hidden_size) ** power):.1e}")
+    return _rounded(rate * (_SIZE / max(_SMALLEST, hidden_size)) ** 2)
+
+
+def kernel_rms(params: Mapping[str, np.ndarray]) -> float:
+    """Returns the mean RMS of an encoder's kernels; 0 if `params` has none."""
+    kernels = [x for path, x in params.items() if "/encoder/" in path and path.endswith("/kernel")]
+    return float(np.mean([np.sqrt(np.mean(np.square(x))) for x in kernels])) if kernels else 0.0
+
+
+def _rounded(rate: float) -> float:
+    return float(f"{rate:.1e}")
 
 
 def describe(recipe: Recipe) -> Iterator[str]:

@@ -13,7 +13,7 @@ import argparse
 
 from bert_jax.data.labelled.examples import Question
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import EXACT, TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
 from bert_jax.tools.outputs.files import PREDICTIONS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, Source, read_word
@@ -21,6 +21,7 @@ from bert_jax.tools.outputs.inputs import Inputs, Source, read_word
 _GIVE = "give --question=QUESTION --context=CONTEXT"
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag("question", [], "A question; repeat the flag for several.", missing=_GIVE),
     Flag("context", "", "The text with the answers: a text, a file, or -.", missing=_GIVE),
     Flag("output", "", "File to write, .jsonl or SQuAD's .json; - prints JSON lines."),

@@ -91,6 +91,7 @@ MODEL = Flag(
 )
 TRACKERS = Flag("trackers", "", "What gets the metrics too: wandb, mlflow, or wandb,mlflow.")
 TRAINED = (MODEL, CACHE, IMPORT, OVERRIDES)
+EXACT = Flag("exact", False, "Equal bytes for a text in any company and order (docs/encode.md).")
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")
 COLUMN = Flag("column", "", "Column of the texts in tables, by name or number from 0.")
@@ -396,4 +397,5 @@ def load_model(flags: argparse.Namespace) -> "TrainedModel":
 
     allocator.keep_freed_memory()
     compilation_cache.use(flags.compilation_cache)
-    return loading.load_model(flags.model, lambda config: _changed(config, flags.overrides))
+    exact = getattr(flags, "exact", False)
+    return loading.load_model(flags.model, lambda config: _changed(config, flags.overrides), exact)

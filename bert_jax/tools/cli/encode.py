@@ -35,7 +35,15 @@ from bert_jax.data.labelled.texts import TextRow
 from bert_jax.files.errors import UserError
 from bert_jax.inference.feature_choice import Choice
 from bert_jax.inference.sparse import named_weights
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import (
+    BATCH_TOKENS,
+    COLUMN,
+    EXACT,
+    INPUTS,
+    TRAINED,
+    Flag,
+    load_model,
+)
 from bert_jax.tools.outputs.files import ARRAYS, SPARSE, as_lists, check_output
 from bert_jax.tools.outputs.inputs import find_inputs
 
@@ -43,6 +51,7 @@ from bert_jax.tools.outputs.inputs import find_inputs
 _SHOWN = 6
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag(
         "output", "", "File to write: .npz, .safetensors, .jsonl or .parquet; - prints JSON lines."
     ),
@@ -131,7 +140,7 @@ def _choice(flags: argparse.Namespace) -> Choice:
         dimensions=flags.dimensions,
         sparse=flags.sparse,
         multi=flags.multi,
-        exact="dtype" in flags.overrides,
+        keeps_dtype="dtype" in flags.overrides,
     )
 
 

@@ -16,7 +16,7 @@ import argparse
 
 from bert_jax.data.labelled.texts import spell_masks
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import COLUMN, INPUTS, TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import COLUMN, EXACT, INPUTS, TOP_K, TRAINED, Flag, load_model
 from bert_jax.tools.cli.predict import write_or_print
 from bert_jax.tools.outputs.files import OBJECTS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, Source, find_inputs
@@ -24,6 +24,7 @@ from bert_jax.tools.outputs.readable import readable
 
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag("output", "", "File to write, .jsonl or .parquet; - prints JSON lines."),
     TOP_K,
     Flag("held_out", 0, "Number of held-out sentences, instead of texts.", minimum=0),

@@ -19,7 +19,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from bert_jax.tools.cli.command_line import INPUTS, TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import EXACT, INPUTS, TOP_K, TRAINED, Flag, load_model
 from bert_jax.tools.outputs.files import PREDICTIONS, check_output
 from bert_jax.tools.outputs.inputs import Inputs, find_inputs
 from bert_jax.tools.outputs.readable import readable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag("output", "", "File to write, by its ending; - prints JSON lines."),
     TOP_K,
     INPUTS,

@@ -23,7 +23,15 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bert_jax.data.labelled.texts import Text
-from bert_jax.tools.cli.command_line import BATCH_TOKENS, COLUMN, INPUTS, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import (
+    BATCH_TOKENS,
+    COLUMN,
+    EXACT,
+    INPUTS,
+    TRAINED,
+    Flag,
+    load_model,
+)
 from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 from bert_jax.tools.outputs.inputs import find_inputs
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
 
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag("output", "", "File to write, .jsonl or .parquet; without it, prints a table."),
     BATCH_TOKENS,
     COLUMN,

@@ -15,13 +15,14 @@ import importlib.util
 from typing import TYPE_CHECKING
 
 from bert_jax.files.errors import UserError
-from bert_jax.tools.cli.command_line import TOP_K, TRAINED, Flag, load_model
+from bert_jax.tools.cli.command_line import EXACT, TOP_K, TRAINED, Flag, load_model
 
 if TYPE_CHECKING:
     from bert_jax.tools.serve.service import Service
 
 FLAGS = (
     *TRAINED,
+    EXACT,
     Flag("port", 8000, "Port of the page; 0: a free one.", minimum=0),
     Flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it."),
     TOP_K,

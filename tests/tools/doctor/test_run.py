@@ -97,8 +97,8 @@ def test_weights_that_do_not_fit_and_a_rate_far_from_the_recipe(make_config, fin
     other = config.replace({"model.intermediate_size": 48})
     found(examine(other, "", 0), "problem", "do not fit the configuration")
     findings = examine(config.replace({"optimizer.learning_rate": 2e-5}), "", 0)
-    finding = found(findings, "warning", "learning_rate=2e-05 is far from 0.001")
-    assert "--config.optimizer.learning_rate=0.001, or the command finetune" in finding.fix
+    finding = found(findings, "warning", "learning_rate=2e-05 is far from 0.0014")
+    assert "--config.optimizer.learning_rate=0.0014, or the command finetune" in finding.fix
 
 
 def test_the_length_of_a_run(look):

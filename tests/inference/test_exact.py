@@ -1,0 +1,67 @@
+"""`exact`: the bytes of a text do not depend on the texts that it is read with."""
+
+import random
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+import bert_jax
+from tests.inference.conftest import VOCABULARY, make_texts
+
+_ALONE = """
+import sys, bert_jax
+model = bert_jax.load(sys.argv[1], dtype='float32')
+sys.stdout.write("".join(model.encode([t], exact=True).tobytes().hex() for t in sys.argv[2:]))
+"""
+
+
+@pytest.fixture(scope="module", params=["base", "left_to_right"])
+def model(request, make_run) -> bert_jax.Model:
+    values = {"phases": ((40, 1.0),), "model__vocab_size": len(VOCABULARY)}
+    return bert_jax.load(make_run(request.param, **values)[1])
+
+
+def batchings(texts: list[str], seed: int):
+    """Yields the texts in random order, in batches of random sizes."""
+    rng, texts = random.Random(seed), list(texts)
+    rng.shuffle(texts)
+    while texts:
+        size = rng.randint(1, 40)
+        yield texts[:size]
+        texts = texts[size:]
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max"])
+def test_vectors_have_the_bytes_of_a_text_alone(model, pooling):
+    texts = make_texts(60)
+    alone = {text: model.encode([text], pooling, exact=True).tobytes() for text in texts}
+    for seed in range(3):
+        for batch in batchings(texts, seed):
+            found = model.encode(batch, pooling, exact=True)
+            assert [vector.tobytes() for vector in found] == [alone[text] for text in batch]
+    packed = model.encode(texts, pooling)
+    np.testing.assert_allclose(packed, model.encode(texts, pooling, exact=True), atol=1e-5)
+
+
+def test_so_have_scores_and_predictions(model, make_run):
+    texts = make_texts(12)
+    scores = {text: model.score([text], exact=True) for text in texts}
+    for batch in batchings(texts, 0):
+        assert model.score(batch, exact=True) == [scores[text][0] for text in batch]
+    classifier = bert_jax.load(make_run("classification")[1], exact=True)
+    (alone,) = classifier.predict(texts[:1])
+    *_, last = classifier.predict([*texts[1:], texts[0]])
+    assert last["probabilities"] == alone["probabilities"]
+
+
+def test_another_process_with_one_device_has_the_same_bytes(model, monkeypatch):
+    assert jax.device_count() > 1
+    monkeypatch.setenv("JAX_NUM_CPU_DEVICES", "1")
+    texts = make_texts(3)
+    model = bert_jax.load(model.folder, dtype="float32")
+    command = [sys.executable, "-c", _ALONE, model.folder, *texts]
+    ran = subprocess.run(command, capture_output=True, check=True)
+    assert ran.stdout.decode() == model.encode(texts, exact=True).tobytes().hex()
