@@ -5,8 +5,8 @@ values of their papers. Fields that the user sets keep their values.
 
 The rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
 2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to 3e-4, on
-tens of thousands of examples. On hundreds and thousands, the best rate for 128 is about 1/30 of the
-root mean square (RMS) of the encoder's kernels: from 1e-3 for BERT's recipe of pre-training to 1e-2
+tens of thousands of examples. On hundreds and thousands, the best rate for 128 is about 1/45 of the
+root mean square (RMS) of the encoder's kernels: from 7e-4 for BERT's recipe of pre-training to 6e-3
 for Muon's (docs/log/finetuning.md). A step of Adam has the size of the rate whatever the gradient,
 and what counts is its share of the weights.
 Adam corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and
@@ -29,8 +29,8 @@ Recipe = dict[str, tuple[Any, str]]
 # Of a hidden size of 768.
 _RATE, _SIZE = 4e-5, 768
 # Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
-# size. It makes the rate 1/30 of the RMS for a hidden size of 128, the smallest that was measured.
-_SMALL, _SMALLEST, _RMS = 256, 128, 0.043
+# size. It makes the rate 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
+_SMALL, _SMALLEST, _RMS = 256, 128, 0.064
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
 _NEGATIVES = 2
