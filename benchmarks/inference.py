@@ -204,7 +204,9 @@ def build(
 
 
 def _vectors(predictor: Predictor) -> Callable[[list[str], int], Any]:
-    choice = Choice(level="sentence", pooling="mean", normalize=False, long="truncate", exact=True)
+    choice = Choice(
+        level="sentence", pooling="mean", normalize=False, long="truncate", keeps_dtype=True
+    )
     extractor = FeatureExtractor(predictor, choice)
 
     def compute(texts: list[str], _: int) -> list[np.ndarray]:

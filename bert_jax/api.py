@@ -32,6 +32,7 @@ from bert_jax.data.corpus.prepare import prepare as prepare_corpus
 from bert_jax.data.in_memory import naming_arguments, to_file
 from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError, python_spelling, spell_in_python
+from bert_jax.inference.minimal_pairs import evaluate_suite
 from bert_jax.inference.model import Model, load
 from bert_jax.inference.search import evaluate_retrieval, mine_negatives
 from bert_jax.plans import adaptation
@@ -48,6 +49,7 @@ __all__ = [
     "Model",
     "adapt",
     "evaluate_retrieval",
+    "evaluate_suite",
     "finetune",
     "get_config",
     "load",

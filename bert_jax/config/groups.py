@@ -147,6 +147,10 @@ class EvalConfig(Group):
     batch_size: int = setting(0, minimum=0, free=True)
     # Early stopping: evaluations without improvement; 0: train to the end.
     patience: int = setting(0, minimum=0, free=True)
+    # Pre-training: suites of minimal pairs that evaluations score: blimp, zorro, files or folders.
+    suites: tuple[str, ...] = setting((), free=True)
+    # Pairs of each paradigm of a suite that evaluations score, evenly spaced; 0: all.
+    pairs_per_paradigm: int = setting(20, minimum=0, free=True)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.encoders import make_encoder_config
-from bert_jax.config.group import Group, check_known, flatten, named, unflatten
+from bert_jax.config.group import Group, check_known, flatten, named, rules, unflatten
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import add_tasks, task_of
 from bert_jax.files.atomic import read_json, write_text
@@ -103,9 +103,14 @@ def with_own_modules(config: RunConfig) -> RunConfig:
 
 
 def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
-    """Returns the values of a group without those of the groups in it."""
+    """Returns the values of a group without those of the groups in it.
+
+    A field that no number of a run depends on may be missing, as in a run of an earlier version.
+    """
     known = group.to_dict()
-    if missing := sorted(known.keys() - set(found)):
+    free = {name for name, rule in rules(type(group)).items() if rule.free}
+    found = {name: known[name] for name in known if name in free} | dict(found)
+    if missing := sorted(known.keys() - found.keys()):
         raise UserError(f"{missing[0]} is missing.")
     check_known(found, known)
     return {name: found[name] for name in known if not isinstance(known[name], dict)}

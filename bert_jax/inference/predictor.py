@@ -90,12 +90,19 @@ class Predictor:
         platform, *others = [device.platform for device in model.mesh.devices.flat]
         is_cpu = platform == "cpu" and not others
         self.batch_tokens = batch_tokens or (_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS)
+        exact_tokens = _EXACT_CPU_BATCH_TOKENS if platform == "cpu" else BATCH_TOKENS
+        self._exact_tokens = batch_tokens or exact_tokens  # of each device
         has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
         num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
         self._num_threads = num_cores if is_cpu else 0
 
+    def _batches_of(self, rows: Any, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
+        if self.model.exact:
+            return self._exact_batches(rows)
+        return self.batches(rows.lengths, packs)
+
     def batches(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields batches that have every row of `lengths` once, the longest first.
+        """Yields batches that have every row of `lengths` once, the longest first; not for `exact`.
 
         Args:
           lengths: int[rows] in tokens.
@@ -106,9 +113,6 @@ class Predictor:
           length in tokens of the rows of the batch.
         """
         shards = self.model.batch_shards
-        if self.model.exact:
-            yield from self._exact_batches(lengths)
-            return
         if packs and (length := self._single_length(lengths)):
             numbers = np.full((shards, _max_texts(length)), -1)
             numbers[0, : len(lengths)] = np.arange(len(lengths))
@@ -129,14 +133,18 @@ class Predictor:
                 missing = min(size, most) - len(part)
                 yield np.pad(part, ((0, missing), (0, 0)), constant_values=-1), length
 
-    def _exact_batches(self, lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields what `batches` does; the rows of a batch depend on its length alone."""
-        padded = np.array([self._exact_length(length) for length in lengths.tolist()], int)
-        for length in np.unique(padded)[::-1].tolist():
-            numbers, rows = np.flatnonzero(padded == length), self._exact_rows(length)
-            for start in range(0, len(numbers), rows):
-                part = numbers[start : start + rows]
-                yield np.pad(part, (0, rows - len(part)), constant_values=-1)[:, None], length
+    def _exact_batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, int]]:
+        """Yields what `batches` does; the shapes of a batch depend on each of its rows alone."""
+        # Rows with other numbers of masks have other slots for predictions.
+        masks = rows.mask_counts if isinstance(rows, EncodedTexts) else np.zeros_like(rows.lengths)
+        kinds: dict[tuple[int, int], list[int]] = {}
+        for number, (length, count) in enumerate(zip(rows.lengths, masks, strict=True)):
+            kinds.setdefault((self._exact_length(int(length)), int(count)), []).append(number)
+        for (length, _), numbers in sorted(kinds.items(), reverse=True):
+            most = self._exact_rows(length)
+            for start in range(0, len(numbers), most):
+                part = numbers[start : start + most]
+                yield np.array(part + [-1] * (most - len(part)))[:, None], length
 
     def _exact_length(self, length: int) -> int:
         step = max(_EXACT_STEP, 1 << (length - 1).bit_length() >> 3)
@@ -145,9 +153,7 @@ class Predictor:
         return padded if length > longest else min(padded, longest)
 
     def _exact_rows(self, length: int) -> int:
-        is_cpu = self.model.mesh.devices.flat[0].platform == "cpu"
-        tokens = _EXACT_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS
-        return max(1, tokens // length) * self.model.batch_shards
+        return max(1, self._exact_tokens // length) * self.model.batch_shards
 
     def shapes(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, int]]:
         """Yields (length, most rows) of the batches that examples of these lengths are in.
@@ -204,7 +210,7 @@ class Predictor:
           returned, with the examples as first axis.
         """
         packs = self.model.packs and packs is not False
-        batches = self.batches(rows.lengths, packs)
+        batches = self._batches_of(rows, packs)
         yield from self._compute(forward, ((rows, *batch) for batch in batches))
 
     @functools.cached_property
@@ -242,7 +248,7 @@ class Predictor:
 
     def host_batches(self, rows: Rows) -> Iterator[Batch]:
         """Yields batches of examples, one in each row, as arrays of the host."""
-        for numbers, length in self.batches(rows.lengths, packs=False):
+        for numbers, length in self._batches_of(rows, packs=False):
             yield rows.take(_numbers(rows, numbers), length)
 
     def stream(
@@ -261,7 +267,7 @@ class Predictor:
 
         def batches() -> Iterator[tuple[Any, np.ndarray, int]]:
             for rows in self._windows(forward, texts):
-                found = list(self.batches(rows.lengths, self.model.packs))
+                found = list(self._batches_of(rows, self.model.packs))
                 windows.append((rows, len(found)))
                 yield from ((rows, *batch) for batch in found)
 
@@ -292,7 +298,7 @@ class Predictor:
     def _window_tokens(self, forward: Program, text: TextRow) -> int:
         """Returns the tokens of a window, from the bytes that the outputs of a row take."""
         rows = EncodedTexts([text], self.model.tokenizer)
-        numbers, length = next(self.batches(rows.lengths, self.model.packs))
+        numbers, length = next(self._batches_of(rows, self.model.packs))
         outputs = forward.output_shapes(rows.take(numbers, length))
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
         max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)

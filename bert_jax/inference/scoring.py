@@ -12,6 +12,10 @@ A model that predicts next tokens gives the log-likelihood itself, in one pass:
 
     LL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | the tokens before it)
 
+The PLL of a word that the tokenizer splits is too high, since its other pieces give it away. The
+variant within words also masks the pieces of the word that follow the token (Kauf & Ivanova 2023,
+"A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
+
 Where nothing begins a text (a GPT whose `_start_` was never trained), its first token has no
 probability and is left out.
 """
@@ -20,18 +24,16 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
-import flax.linen as nn
 import jax
-import jax.numpy as jnp
 
-from bert_jax.data.labelled.texts import Text, TextRow, encode_text
+from bert_jax.data.labelled.texts import Text, TextRow, encode_text, masked_copies
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, predict_step
 from bert_jax.tasks.causal_lm.task import predicted_positions
+from bert_jax.tasks.pretraining.task import mask_log_probabilities
 
 # Ids of the tokens of a text, and their log-probabilities.
 Scored = tuple[list[int], list[float]]
@@ -54,24 +56,34 @@ class Scorer:
       short_name: its name in tables.
     """
 
-    def __init__(self, predictor: Predictor):
+    def __init__(self, predictor: Predictor, within_words: bool = False):
         """Compiles on first use.
 
+        Args:
+          predictor: runs the model.
+          within_words: whether the pieces of its word that follow a token are masked too.
+
         Raises:
-          UserError: the model has no trained head that predicts tokens.
+          UserError: the model has no trained head that predicts tokens, or predicts next tokens and
+            masks none.
         """
+        self._within_words = within_words
         self._predictor, self._model = predictor, predictor.model
         model = self._model
         self._task: Any = model.task
         task = self._task.bind(model.encoder, model.tokenizer)
         if task.READS_FORWARD:
             task.check_trained(model.untrained, model.folder)
+            if within_words:
+                raise UserError(f"{model.folder} predicts next tokens: there is nothing to mask.")
             self.name, self.short_name = "log_likelihood", "LL"
             forward = functools.partial(predict_step, task=task)
         else:
             check_fills_masks(model)
             self.name, self.short_name = "pseudo_log_likelihood", "PLL"
-            forward = functools.partial(_forward, task.make_model(), len(model.tokenizer.pieces))
+            forward = functools.partial(
+                _mask_values, task.make_model(), len(model.tokenizer.pieces)
+            )
         self._forward = model.compile(forward)
 
     def row(self, text: Text) -> TextRow:
@@ -99,9 +111,8 @@ class Scorer:
           `perplexity`, and `log_probabilities` of each token. `per_token` and `perplexity` of a
           text without a token are null.
         """
-        found = self._next_tokens if self._task.READS_FORWARD else self._masks_in_turn
         tokenizer = self._model.tokenizer
-        for ids, values in found(rows, done):
+        for ids, values in self._score(rows, done):
             mean = math.fsum(values) / len(values) if values else None
             yield {
                 self.name: math.fsum(values),
@@ -115,6 +126,17 @@ class Scorer:
                 ],
             }
 
+    def totals(
+        self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
+    ) -> Iterator[float]:
+        """Yields the score of each row, the first value of `score`, in their order."""
+        return (math.fsum(values) for _, values in self._score(rows, done))
+
+    def _score(self, rows: Iterable[TextRow], done: Any) -> Iterator[Scored]:
+        if self._task.READS_FORWARD:
+            return self._next_tokens(rows, done)
+        return self._masks_in_turn(rows, done)
+
     def _next_tokens(self, rows: Iterable[TextRow], done: Any) -> Iterator[Scored]:
         for row, found in self._predictor.stream(self._forward, rows, done):
             # Position i has the probability of token i + 1.
@@ -123,25 +145,14 @@ class Scorer:
 
     def _masks_in_turn(self, rows: Iterable[TextRow], done: Any) -> Iterator[Scored]:
         rows, again = itertools.tee(rows)
-        results = self._predictor.stream(self._forward, self._masked(rows), done)
+        tokenizer = self._model.tokenizer
+        copies = (c for row in rows for c in masked_copies(row, tokenizer, self._within_words))
+        results = self._predictor.stream(self._forward, copies, done)
         values = (float(found["mask_log_probabilities"][0]) for _, found in results)
         for row in again:
             ids = row.input_ids[row.word_positions].tolist()
             yield ids, list(itertools.islice(values, len(ids)))
 
-    def _masked(self, rows: Iterable[TextRow]) -> Iterator[TextRow]:
-        for row in rows:
-            for position in row.word_positions.tolist():
-                ids = row.input_ids.copy()
-                ids[position] = self._model.tokenizer.mask_id
-                answer = int(row.input_ids[position])
-                yield replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
 
-
-def _forward(network: nn.Module, num_pieces: int, params: Any, batch: Any) -> dict[str, jax.Array]:
-    """float32[batch, masks] log-probabilities of the original pieces."""
-    outputs: Any = network.apply({"params": params}, batch, deterministic=True)
-    # The table of the model may have more rows than the vocabulary has pieces.
-    log_probs = outputs.log_probabilities(num_pieces)
-    answers = batch["masked_lm_ids"][:, :, None]
-    return {"mask_log_probabilities": jnp.take_along_axis(log_probs, answers, axis=2)[:, :, 0]}
+def _mask_values(*args: Any) -> dict[str, jax.Array]:
+    return {"mask_log_probabilities": mask_log_probabilities(*args)}

@@ -27,6 +27,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.run import Run
 from bert_jax.training.state import abstract_params, init_carry
 from bert_jax.training.step import eval_step, in_microbatches
+from bert_jax.training.suites import make_suite_evaluator
 from bert_jax.training.workdir import read_fitted, untrained_params
 
 # From parameters to what they score.
@@ -82,7 +83,8 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
     Rows of padding, which fill the last batch and what devices and microbatches share, have weight
     0. `loss` is the sum of the losses,
     each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`). Metrics of
-    `data.general` have the prefix `metrics.GENERAL`.
+    `data.general` have the prefix `metrics.GENERAL`; those of suites follow
+    the first metric.
     """
     splits = run.evaluation_rows(phase)
     if not splits:
@@ -93,6 +95,7 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
     padded = sharding.padded_rows(mesh, batch_size, parts)
     start, stop = sharding.local_rows(mesh, padded)
     step, key = jitted_eval_step(task, mesh, parts), run.key("eval_masking")
+    score_suites = make_suite_evaluator(run, phase)
 
     def evaluate_params(params: Any) -> Evaluation:
         values, kept, host = {}, [], run.task
@@ -114,6 +117,8 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
             values |= {metrics.GENERAL * is_general + name: found[name] for name in found}
             if rows is splits[0]:
                 kept = predictions
+        # After the first metric, which selects checkpoints: listeners show the first ones.
+        values = dict(itertools.islice(values.items(), 1)) | score_suites(params) | values
         return Evaluation(values, kept, _layer_weights(params), host.fitted_values())
 
     return evaluate_params

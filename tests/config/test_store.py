@@ -63,6 +63,15 @@ def test_a_file_that_is_not_of_this_program(content, message, make_config, tmp_p
         store.load(str(tmp_path))
 
 
+def test_a_run_of_a_version_without_fields_that_no_number_depends_on(make_config, tmp_path):
+    config = make_config(**{"eval.max_batches": 3})
+    store.save(config, str(tmp_path))
+    values = json.loads((tmp_path / "config.json").read_text())
+    del values["eval"]["suites"], values["eval"]["max_batches"]
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert store.load(str(tmp_path)) == config.replace({"eval.max_batches": 0})
+
+
 def test_the_folder_of_another_program(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
     for refuse in (store.load, store.check_workdir):

@@ -176,6 +176,24 @@ def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
     return np.stack([positions[starts], positions[starts] + sizes], axis=1).astype(np.int32)
 
 
+def masked_copies(
+    row: TextRow, tokenizer: Tokenizer, within_words: bool = False
+) -> Iterator[TextRow]:
+    """Yields a copy of a text for each of its tokens, in which that token is masked.
+
+    With `within_words`, so are the later pieces of its word; they are not to be filled in.
+    """
+    stops = {}
+    if within_words:
+        spans = word_spans(row, tokenizer).tolist()
+        stops = {place: stop for start, stop in spans for place in range(start, stop)}
+    for position in row.word_positions.tolist():
+        ids = row.input_ids.copy()
+        ids[position : stops.get(position, position + 1)] = tokenizer.mask_id
+        answer = int(row.input_ids[position])
+        yield dataclasses.replace(row, input_ids=ids, masked=(position,), masked_ids=(answer,))
+
+
 # Answers of models for texts: those for each mask, and those for each example. All others are for
 # each token.
 _FOR_MASKS = ("probabilities", "tokens", "mask_log_probabilities")
@@ -217,7 +235,7 @@ class EncodedTexts:
         if len(self.rows) == row_numbers.shape[0] == 1 and not self.rows[0].masked:
             return self._take_alone(row_numbers.shape[1], length)
         batch = self._sequences.take(row_numbers, length)
-        counts = np.where(row_numbers >= 0, self._masks[row_numbers], 0)
+        counts = np.where(row_numbers >= 0, self.mask_counts[row_numbers], 0)
         # A power of two, at least N, so that few shapes are compiled.
         max_slots = max(row_numbers.shape[1], int(counts.sum(1).max(initial=1)))
         slots = 1 << (max_slots - 1).bit_length()
@@ -269,7 +287,7 @@ class EncodedTexts:
             if name in _FOR_EXAMPLES:
                 found[name] = array[rows, columns]
                 continue
-            per_text = self._masks if name in _FOR_MASKS else self.lengths
+            per_text = self.mask_counts if name in _FOR_MASKS else self.lengths
             counts = np.where(row_numbers >= 0, per_text[row_numbers], 0)
             stops = np.cumsum(counts, axis=1)
             places = zip(rows, stops[rows, columns], counts[rows, columns], strict=True)
@@ -277,5 +295,6 @@ class EncodedTexts:
         return numbers, found
 
     @functools.cached_property
-    def _masks(self) -> np.ndarray:
+    def mask_counts(self) -> np.ndarray:
+        """int64[texts]: the masks of each."""
         return np.array([len(row.masked) for row in self.rows], np.int64)

@@ -12,8 +12,9 @@ training text. `next_sentence` is null for a single text, and for a model withou
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Self
+from typing import Any, Self
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -235,6 +236,19 @@ class Pretraining(CorpusTask):
             is_next, random_next = map(float, answer["next_sentence"])
             pair = {"is_next": is_next, "random_next": random_next}
         return {"next_sentence": pair, "masks": masks}
+
+
+def mask_log_probabilities(
+    network: nn.Module, num_pieces: int, params: Any, batch: Batch
+) -> jax.Array:
+    """Returns float32[batch, masks], ln p of `masked_lm_ids`, the pieces under the masks.
+
+    The table of the model may have more rows than the vocabulary has pieces, `num_pieces`.
+    """
+    outputs: Any = network.apply({"params": params}, batch, deterministic=True)
+    log_probs = outputs.log_probabilities(num_pieces)
+    answers = batch["masked_lm_ids"][:, :, None]
+    return jnp.take_along_axis(log_probs, answers, axis=2)[:, :, 0]
 
 
 def _masked_phrases(batch: Batch) -> Sum:

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
 
 from bert_jax.files import buckets
@@ -49,6 +49,11 @@ class Flag:
     @property
     def attribute(self) -> str:
         return self.name.lower() if self.name.isupper() else self.name
+
+
+def optional(flag: Flag) -> Flag:
+    """Returns a flag that may be left out."""
+    return replace(flag, missing="")
 
 
 # ------------------------------------------------------------------ flags of several commands

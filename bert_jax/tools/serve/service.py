@@ -40,7 +40,7 @@ class Service:
         )
         self.endpoints: list[Endpoint] = []
         self.missing: dict[str, str] = {}
-        predictor = Predictor(model, _BATCH_TOKENS)
+        predictor = Predictor(model, 0 if model.exact else _BATCH_TOKENS)
         self._model = model
         self._add("predict", lambda: endpoints.predict(predictor, top_k))
         if self._model.task.READS_FORWARD:

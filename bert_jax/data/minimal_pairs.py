@@ -1,0 +1,188 @@
+"""Suites of minimal pairs: an acceptable sentence, and the same with one thing wrong.
+
+A suite is a file or a folder of files, or a name of `SUITES`, which is downloaded once to the
+user's cache folder. A file is
+
+    a table          columns `good` and `bad`, or BLiMP's `sentence_good` and `sentence_bad`; and
+                     if there are such, `paradigm` or `UID`, and `field`
+    .txt             as in Zorro (Huebner et al. 2021): a sentence a line, the wrong one of each
+                     pair before the right one
+
+The paradigm of a pair is what it tests; without a column for it, the name of the file. In Zorro's
+names its field comes first: "agreement_subject_verb-in_simple_question".
+"""
+
+import contextlib
+import dataclasses
+import io
+import os
+import pathlib
+import tempfile
+import urllib.error
+import urllib.request
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+
+from bert_jax.data.labelled.reading import ending_of, read_lines
+from bert_jax.data.labelled.table_rows import Row, read_rows
+from bert_jax.files.errors import UserError
+
+_COLUMNS = {
+    "good": ("good", "sentence_good"),
+    "bad": ("bad", "sentence_bad"),
+    "paradigm": ("paradigm", "UID"),
+    "field": ("field",),
+}
+_FIELD_END = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences, of which a model that knows the grammar prefers the first.
+
+    Attributes:
+      paradigm: what the pair tests.
+      field: the group of the paradigm; "": none is known.
+    """
+
+    good: str
+    bad: str
+    paradigm: str
+    field: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Archive:
+    """A suite in a zip file: its address, the folder with its files, and its number of pairs."""
+
+    url: str
+    folder: str
+    pairs: int
+
+
+_GITHUB = "https://github.com/{0}/archive/{1}.zip"
+SUITES = {
+    "blimp": _Archive(
+        _GITHUB.format("alexwarstadt/blimp", "d07303a7662f1942d70c5e2bbac7aa021c6cdbd0"),
+        "data",
+        67_000,
+    ),
+    "zorro": _Archive(
+        _GITHUB.format("phueb/Zorro", "3b62dae0615dcc41114010a7ed755413e5e670db"),
+        "sentences/babyberta",
+        46_000,
+    ),
+}
+
+
+def read_pairs(suite: str, per_paradigm: int = 0) -> list[MinimalPair]:
+    """Reads a suite, in the order of its files.
+
+    Args:
+      suite: a file, a folder, or a name of SUITES.
+      per_paradigm: pairs of each paradigm, evenly spaced; 0: all.
+
+    Raises:
+      UserError: there is no such suite, it cannot be downloaded, or it has another form.
+    """
+    path = pathlib.Path(suite)
+    if not path.exists():
+        path = _downloaded(suite)
+    paths = sorted(path.iterdir()) if path.is_dir() else [path]
+    pairs = [pair for part in paths if part.is_file() for pair in _read(str(part))]
+    if not pairs:
+        raise UserError(f"{suite} has no pairs of sentences.")
+    return _sample(pairs, per_paradigm) if per_paradigm else pairs
+
+
+def suite_name(suite: str) -> str:
+    """Returns the name of a suite in the metrics: that of its file."""
+    return os.path.basename(suite.rstrip("/")).split(".")[0]
+
+
+def _read(path: str) -> Iterator[MinimalPair]:
+    name = os.path.basename(path).split(".")[0]
+    if ending_of(path) == ".txt":
+        yield from _read_lines(path, name)
+        return
+    for where, row in read_rows(path, Counter()):
+        good, bad = (_column(row, role, where) for role in ("good", "bad"))
+        paradigm = _column(row, "paradigm", where, name)
+        field = _column(row, "field", where, _field_of(paradigm))
+        yield MinimalPair(good, bad, paradigm, field.replace("/", "_"))  # BLiMP has both
+
+
+def _column(row: Row, role: str, where: str, default: str | None = None) -> str:
+    found = next((row[name] for name in _COLUMNS[role] if name in row), default)
+    if not isinstance(found, str) or not found.strip():
+        names = " or ".join(_COLUMNS[role])
+        if found is None:
+            raise UserError(f"{where} has no column {names}: its columns are {', '.join(row)}.")
+        if default is None:
+            raise UserError(f"{where}: {names} is {found!r:.40}, not a sentence.")
+    return str(found)
+
+
+def _read_lines(path: str, paradigm: str) -> Iterator[MinimalPair]:
+    lines = [(number, line.strip()) for number, line in read_lines(path, Counter())]
+    if not all(line for _, line in lines) or len(lines) % 2:
+        raise UserError(
+            f"{path} must have a sentence a line, the wrong one of each pair before the right one."
+        )
+    for (_, bad), (_, good) in zip(lines[::2], lines[1::2], strict=True):
+        yield MinimalPair(good, bad, paradigm, _field_of(paradigm))
+
+
+def _field_of(paradigm: str) -> str:
+    return paradigm.rpartition(_FIELD_END)[0]
+
+
+def _sample(pairs: list[MinimalPair], count: int) -> list[MinimalPair]:
+    sizes = Counter(pair.paradigm for pair in pairs)
+    seen, found = Counter(), []
+    for pair in pairs:
+        # The numbers at which a multiple of size / count is passed.
+        number, size = seen[pair.paradigm], sizes[pair.paradigm]
+        if number * count // size != (number - 1) * count // size:
+            found.append(pair)
+        seen[pair.paradigm] += 1
+    return found
+
+
+def _downloaded(name: str) -> pathlib.Path:
+    """Returns the folder of a suite in the user's cache folder, which is made if need be."""
+    if name not in SUITES:
+        raise UserError(
+            f"{name} is no file or folder, and no suite: give a path, or {' or '.join(SUITES)}."
+        )
+    archive = SUITES[name]
+    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    folder = home / "bert_jax" / "suites" / name
+    if folder.is_dir():
+        return folder
+    try:
+        with urllib.request.urlopen(archive.url, timeout=60) as response:
+            content = response.read()
+    except (urllib.error.URLError, OSError) as error:
+        raise UserError(
+            f"{name} could not be downloaded from {archive.url} ({getattr(error, 'reason', error)})"
+            f": unpack it elsewhere, and give the path of its folder {archive.folder}."
+        ) from None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+        _unpack(content, archive.folder, pathlib.Path(made) / name)
+        if (count := len(read_pairs(str(pathlib.Path(made) / name)))) != archive.pairs:
+            raise UserError(f"{archive.url} has {count:,} pairs instead of {archive.pairs:,}.")
+        with contextlib.suppress(FileExistsError, OSError):  # another process was faster
+            (pathlib.Path(made) / name).rename(folder)
+    return folder
+
+
+def _unpack(content: bytes, inner: str, folder: pathlib.Path) -> None:
+    """Writes the files of the folder `inner` of a zip file, whose first folder has any name."""
+    folder.mkdir()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        for path in map(pathlib.PurePosixPath, archive.namelist()):
+            if "/".join(path.parts[1:-1]) == inner:
+                (folder / path.name).write_bytes(archive.read(str(path)))

@@ -1,0 +1,138 @@
+"""How well a language model knows a grammar, by minimal pairs; nothing is trained.
+
+The sentence with the higher score is the one that the model prefers: the pseudo-log-likelihood of a
+masked language model (Salazar et al. 2020), or the log-likelihood. Scores are sums over tokens, in
+float32 probabilities, and exact (`predictor`): they do not depend on batches, order or devices, so
+that equal scores mean that the model sees no difference.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.labelled.texts import Text
+from bert_jax.data.minimal_pairs import MinimalPair, read_pairs
+from bert_jax.files.errors import UserError
+from bert_jax.inference.loading import TrainedModel
+from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.scoring import Scorer
+from bert_jax.scores.minimal_pairs import PairScores, score_pairs
+
+# "": what the model is trained for.
+METHODS = ("", "within_words")
+# Positions of a batch: with fewer, small models wait for their programs.
+_BATCH_TOKENS = 2048
+
+
+@dataclasses.dataclass(frozen=True)
+class SuiteResult:
+    """The scores of a suite.
+
+    Attributes:
+      pairs: the pairs.
+      good, bad: float64[pairs] (pseudo-)log-likelihoods in nats.
+      scores: the accuracies.
+      unknown: share of the tokens that the vocabulary lacks; pairs that differ in them are ties.
+    """
+
+    pairs: list[MinimalPair]
+    good: np.ndarray
+    bad: np.ndarray
+    scores: PairScores
+    unknown: float
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the pairs with the scores of both sentences."""
+        for pair, good, bad in zip(self.pairs, self.good, self.bad, strict=True):
+            scores = {"good_score": float(good), "bad_score": float(bad)}
+            yield dataclasses.asdict(pair) | scores
+
+
+class SuiteScorer:
+    """Scores the pairs of a suite with one model after another of the same shapes.
+
+    Args:
+      suite: see `data.minimal_pairs.read_pairs`.
+      method: "" for the (pseudo-)log-likelihood, "within_words" for its variant of Kauf & Ivanova
+        2023, which masks the later pieces of a word too.
+      per_paradigm: pairs of each paradigm, evenly spaced; 0: all.
+
+    Raises:
+      UserError: there is no such suite or method.
+    """
+
+    def __init__(self, suite: str, method: str = "", per_paradigm: int = 0):
+        if method not in METHODS:
+            raise UserError(f"method={method!r} must be '' or 'within_words'.")
+        self.pairs = read_pairs(suite, per_paradigm)
+        self._suite = suite
+        self._within_words = method == "within_words"
+        # Suites repeat sentences; each is scored once.
+        sentences = (sentence for pair in self.pairs for sentence in (pair.good, pair.bad))
+        self._numbers = {sentence: n for n, sentence in enumerate(dict.fromkeys(sentences))}
+
+    def score(
+        self, model: TrainedModel, done: Callable[[int, int], None] | None = None
+    ) -> SuiteResult:
+        """Returns the scores of a model.
+
+        Args:
+          model: predicts masked or next tokens.
+          done: called with the finished and all passes through the model.
+
+        Raises:
+          UserError: the model has no trained head for that, or too few positions.
+        """
+        exact = dataclasses.replace(model, exact=True)
+        scorer = Scorer(Predictor(exact, _BATCH_TOKENS), self._within_words)
+        rows = [
+            scorer.row(Text(sentence, where=f"A sentence of {self._suite}"))
+            for sentence in self._numbers
+        ]
+        passes, finished = sum(map(scorer.count_passes, rows)), 0
+
+        def add(count: int) -> None:
+            nonlocal finished
+            finished += count
+            if done:
+                done(finished, passes)
+
+        totals = np.fromiter(scorer.totals(rows, add), np.float64, len(rows))
+        good, bad = (
+            totals[[self._numbers[getattr(pair, side)] for pair in self.pairs]]
+            for side in ("good", "bad")
+        )
+        ids = np.concatenate([row.input_ids[row.word_positions] for row in rows])
+        return SuiteResult(
+            self.pairs,
+            good,
+            bad,
+            score_pairs(good, bad, *([getattr(p, n) for p in self.pairs] for n in _GROUPS)),
+            float(np.mean(ids == model.tokenizer.unk_id)),
+        )
+
+
+_GROUPS = ("paradigm", "field")
+
+
+def evaluate_suite(
+    model: Any, suite: str | os.PathLike[str], method: str = "", per_paradigm: int = 0
+) -> SuiteResult:
+    """Returns how often a model prefers the acceptable sentence of the pairs of a suite.
+
+    Args:
+      model: a model that predicts masked or next tokens.
+      suite: "blimp", "zorro", a file or a folder (`data.minimal_pairs`).
+      method, per_paradigm: see `SuiteScorer`.
+
+    Raises:
+      UserError: there is no such suite, or the model predicts no tokens.
+
+    >>> result = bert_jax.evaluate_suite(model, "zorro", per_paradigm=100)
+    >>> result.scores.mean.value
+    0.72
+    """
+    return SuiteScorer(os.fspath(suite), method, per_paradigm).score(model)

@@ -1,0 +1,122 @@
+"""Minimal pairs during training: how often the model prefers the acceptable sentence.
+
+A fixed sample of each suite of `config.eval.suites`, scored as `bert_jax evaluate --suite` does;
+there, all pairs are scored, and errors given.
+"""
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from bert_jax.config.phases import Phase
+from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, masked_copies
+from bert_jax.data.minimal_pairs import read_pairs, suite_name
+from bert_jax.devices import sharding
+from bert_jax.files.errors import UserError
+from bert_jax.models import make_add_fields
+from bert_jax.scores.minimal_pairs import score_pairs
+from bert_jax.tasks.causal_lm.task import predicted_positions
+from bert_jax.tasks.pretraining.task import mask_log_probabilities
+from bert_jax.text.tokenization import Tokenizer
+from bert_jax.training.run import Run
+
+# Rows have a multiple of it; and positions of a batch.
+_STEP, _BATCH_TOKENS = 8, 4096
+
+
+def make_suite_evaluator(run: Run, phase: Phase) -> Callable[[Any], dict[str, float]]:
+    """Returns a function of the parameters: `NAME_accuracy` of each suite, in 0 to 1.
+
+    Raises:
+      UserError: there is no such suite, or the task predicts no tokens.
+    """
+    task: Any = run.task_at(phase, evaluate=True)
+    settings = run.config.eval
+    if settings.suites and not (task.FILLS_MASKS or task.READS_FORWARD):
+        raise UserError(
+            f"config.eval.suites: the task {run.config.task.name} predicts neither masked nor next"
+            " tokens."
+        )
+    bound = task.bind(run.model, run.tokenizer)
+    suites = {
+        f"{suite_name(suite)}_accuracy": _open_suite(
+            run.mesh, run.tokenizer, bound, suite, settings.pairs_per_paradigm
+        )
+        for suite in settings.suites
+    }
+    return lambda params: {name: _accuracy(suite, params) for name, suite in suites.items()}
+
+
+class _Suite:
+    """The sentences of a suite in batches, and the function that scores them.
+
+    Args:
+      mesh: all devices.
+      tokenizer: the run's.
+      task: bound to the encoder and the tokenizer.
+      suite, per_paradigm: see `read_pairs`.
+    """
+
+    def __init__(self, mesh: Mesh, tokenizer: Tokenizer, task: Any, suite: str, per_paradigm: int):
+        self.mesh, self.tokenizer, self.model = mesh, tokenizer, task.model
+        self.pairs = read_pairs(suite, per_paradigm)
+        # A row of the batches, its sentence, and the positions of its log-probabilities.
+        self.rows: list[tuple[TextRow, int, np.ndarray]] = []
+        for number, sentence in enumerate(s for p in self.pairs for s in (p.good, p.bad)):
+            text = Text(sentence, where=f"A sentence of {suite}")
+            row = encode_text(text, tokenizer, self.model.max_position_embeddings)
+            if task.READS_FORWARD:
+                row = task.begin(row, tokenizer)
+                self.rows.append((row, number, predicted_positions(row) - 1))
+            else:
+                copies = masked_copies(row, tokenizer)
+                self.rows += ((copy, number, np.zeros(1, int)) for copy in copies)
+        forward = functools.partial(_next_tokens, task)
+        if not task.READS_FORWARD:
+            pieces = len(tokenizer.pieces)
+            forward = functools.partial(mask_log_probabilities, task.make_model(), pieces)
+        where = sharding.replicated(mesh)
+        self.forward = jax.jit(sharding.on_mesh(mesh, forward), out_shardings=where)
+
+    def batches(self) -> Iterator[tuple[list[int], dict[str, jax.Array]]]:
+        """Yields numbers of rows, and the batch that begins with them."""
+        encoded = EncodedTexts([row for row, _, _ in self.rows], self.tokenizer)
+        add_fields = make_add_fields(self.model, self.tokenizer)
+        by_length: dict[int, list[int]] = defaultdict(list)
+        for number, length in enumerate(encoded.lengths.tolist()):
+            by_length[-(-length // _STEP) * _STEP].append(number)
+        for length, numbers in by_length.items():
+            length = min(length, self.model.max_position_embeddings)
+            size = sharding.padded_rows(self.mesh, max(1, _BATCH_TOKENS // length))
+            start, stop = sharding.local_rows(self.mesh, size)
+            for first in range(0, len(numbers), size):
+                part = numbers[first : first + size]
+                padded = np.array(part + [-1] * (size - len(part)))
+                local = add_fields(encoded.take(padded[start:stop, None], length))
+                yield part, sharding.shard_batch(self.mesh, local, size, start)
+
+
+# The phases of a run share its suites.
+_open_suite = functools.lru_cache(maxsize=4)(_Suite)
+
+
+def _accuracy(suite: _Suite, params: Any) -> float:
+    totals = np.zeros(2 * len(suite.pairs))
+    for numbers, batch in suite.batches():
+        values = np.asarray(jax.device_get(suite.forward(params, batch)), np.float64)
+        for place, number in enumerate(numbers):
+            _, sentence, positions = suite.rows[number]
+            totals[sentence] += values[place, positions].sum()
+    groups = ([getattr(pair, name) for pair in suite.pairs] for name in ("paradigm", "field"))
+    return score_pairs(totals[::2], totals[1::2], *groups).mean.value
+
+
+def _next_tokens(task: Any, params: Any, batch: Any) -> jax.Array:
+    """float32[batch, seq]: the log-probability of the token after each position."""
+    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
+    return task.answers(outputs, batch)["log_probabilities"]

@@ -1,0 +1,91 @@
+"""Preferences of models in minimal pairs, compared with one sentence and one mask at a time."""
+
+import json
+
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.data.labelled.texts import Text
+from bert_jax.files.errors import UserError
+from bert_jax.tools.cli import command_line, evaluate
+from tests.inference.conftest import VOCABULARY, make_texts
+from tests.inference.test_scoring import slow_scores
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory) -> str:
+    """40 pairs of two paradigms, in one of which half are equal."""
+    path = tmp_path_factory.mktemp("suite") / "pairs.jsonl"
+    good, bad = make_texts(40, 1), make_texts(40, 2)
+    rows = [
+        {"good": g, "bad": g if n % 4 == 0 else b, "paradigm": "ab"[n % 2]}
+        for n, (g, b) in enumerate(zip(good, bad, strict=True))
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_choices_are_those_of_another_implementation(suite, workdir, torch_twin):
+    model = bert_jax.load(workdir)
+    found = bert_jax.evaluate_suite(model, suite)
+    assert found.scores.ties == 10 and 0 < found.unknown < 1
+    for pair, good, bad in zip(found.pairs, found.good, found.bad, strict=True):
+        theirs = [
+            sum(slow_scores(torch_twin, model.tokenizer, Text(text)))
+            for text in (pair.good, pair.bad)
+        ]
+        np.testing.assert_allclose([good, bad], theirs, atol=1e-3)
+        assert np.sign(good - bad) == np.sign(theirs[0] - theirs[1])
+    part = bert_jax.evaluate_suite(model, suite, per_paradigm=5)
+    numbers = [found.pairs.index(pair) for pair in part.pairs]
+    np.testing.assert_array_equal(part.good, found.good[numbers])  # bits
+    np.testing.assert_array_equal(part.bad, found.bad[numbers])
+
+
+def test_within_words_later_pieces_are_masked_too(workdir, torch_twin, tmp_path):
+    torch = pytest.importorskip("torch")
+    model = bert_jax.load(workdir)
+    (tmp_path / "a.jsonl").write_text('{"good": "unaffable", "bad": "the unaffable list"}\n')
+    found = bert_jax.evaluate_suite(model, tmp_path / "a.jsonl", "within_words")
+    tokenizer = model.tokenizer
+    total, pieces = 0.0, tokenizer.encode("unaffable")
+    assert len(pieces) == 3
+    for place, token in enumerate(pieces):
+        seen = [tokenizer.cls_id, *pieces[:place], *[tokenizer.mask_id] * (3 - place)]
+        ids = torch.tensor([[*seen, tokenizer.sep_id]])
+        with torch.no_grad():
+            logits = torch_twin(input_ids=ids).prediction_logits[0, place + 1, : len(VOCABULARY)]
+        total += float(logits.double().log_softmax(0)[token])
+    assert found.good[0] == pytest.approx(total, abs=1e-3)
+    assert found.good[0] < bert_jax.evaluate_suite(model, tmp_path / "a.jsonl").good[0] + 20
+
+
+def test_a_left_to_right_model_has_log_likelihoods(suite, make_run):
+    model = bert_jax.load(make_run("left_to_right", model__vocab_size=len(VOCABULARY))[1])
+    found = bert_jax.evaluate_suite(model, suite, per_paradigm=4)
+    scores = model.score([pair.bad for pair in found.pairs])
+    np.testing.assert_allclose(found.bad, [score["log_likelihood"] for score in scores], rtol=1e-5)
+    with pytest.raises(UserError, match="predicts next tokens: there is nothing to mask"):
+        bert_jax.evaluate_suite(model, suite, "within_words")
+    with pytest.raises(UserError, match="method='words' must be '' or 'within_words'"):
+        bert_jax.evaluate_suite(model, suite, "words")
+
+
+def test_the_command_prints_the_mean_and_writes_the_scores(suite, workdir, tmp_path, capsys):
+    def run(*words):
+        evaluate.run(command_line.parse("evaluate", "", evaluate.FLAGS, words))
+
+    output = tmp_path / "scores.jsonl"
+    run(f"--suite={suite}", f"--model={workdir}", f"--output={output}")
+    found = bert_jax.evaluate_suite(bert_jax.load(workdir), suite)
+    assert "of 2 paradigms, 40 pairs".ljust(60) + f" {found.scores.mean}" in capsys.readouterr().out
+    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [row["good_score"] for row in rows] == found.good.tolist()
+    for words, message in (
+        (["--suite=blimp"], "--model is missing"),
+        ([f"--model={workdir}"], "--workdir is missing: a run to evaluate; or --suite"),
+        ([f"--workdir={workdir}", "--per_paradigm=3"], "--per_paradigm is for --suite"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run(*words)
