@@ -7,6 +7,7 @@ that equal scores mean that the model sees no difference.
 """
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -86,8 +87,7 @@ class SuiteScorer:
         Raises:
           UserError: the model has no trained head for that, or too few positions.
         """
-        exact = dataclasses.replace(model, exact=True)
-        scorer = Scorer(Predictor(exact, _BATCH_TOKENS), self._within_words)
+        scorer = _scorer(model, self._within_words)
         rows = [
             scorer.row(Text(sentence, where=f"A sentence of {self._suite}"))
             for sentence in self._numbers
@@ -113,6 +113,11 @@ class SuiteScorer:
             score_pairs(good, bad, *([getattr(p, n) for p in self.pairs] for n in _GROUPS)),
             float(np.mean(ids == model.tokenizer.unk_id)),
         )
+
+
+@functools.lru_cache(maxsize=1)  # what it compiles is kept for the next suite
+def _scorer(model: TrainedModel, within_words: bool) -> Scorer:
+    return Scorer(Predictor(dataclasses.replace(model, exact=True), _BATCH_TOKENS), within_words)
 
 
 _GROUPS = ("paradigm", "field")
