@@ -24,7 +24,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.data.labelled.reading import ending_of, read_lines
+from bert_jax.data.labelled.reading import ending_of, read_lines, text_field
 from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
 
@@ -34,6 +34,7 @@ _COLUMNS = {
     "paradigm": ("paradigm", "UID"),
     "field": ("field",),
 }
+_SENTENCES = ("good", "bad")
 _FIELD_END = "-"
 
 
@@ -107,21 +108,23 @@ def _read(path: str) -> Iterator[MinimalPair]:
         yield from _read_lines(path, name)
         return
     for where, row in read_rows(path, Counter()):
-        good, bad = (_column(row, role, where) for role in ("good", "bad"))
+        good, bad = (_column(row, role, where) for role in _SENTENCES)
+        if not (good.strip() and bad.strip()):
+            raise UserError(f"{where} has an empty sentence.")
         paradigm = _column(row, "paradigm", where, name)
         field = _column(row, "field", where, _field_of(paradigm))
         yield MinimalPair(good, bad, paradigm, field.replace("/", "_"))  # BLiMP has both
 
 
-def _column(row: Row, role: str, where: str, default: str | None = None) -> str:
-    found = next((row[name] for name in _COLUMNS[role] if name in row), default)
-    if not isinstance(found, str) or not found.strip():
-        names = " or ".join(_COLUMNS[role])
-        if found is None:
-            raise UserError(f"{where} has no column {names}: its columns are {', '.join(row)}.")
-        if default is None:
-            raise UserError(f"{where}: {names} is {found!r:.40}, not a sentence.")
-    return str(found)
+def _column(row: Row, role: str, where: str, default: str = "") -> str:
+    """Returns the text of the first column for a role; without one, the default."""
+    names = _COLUMNS[role]
+    if name := next((name for name in names if name in row), ""):
+        return text_field(row, name, role, where)
+    if role in _SENTENCES:
+        columns = ", ".join(map(str, row))
+        raise UserError(f"{where} has no column {' or '.join(names)}: its columns are {columns}.")
+    return default
 
 
 def _read_lines(path: str, paradigm: str) -> Iterator[MinimalPair]:
