@@ -84,6 +84,7 @@ def test_the_command_prints_the_mean_and_writes_the_scores(suite, workdir, tmp_p
     assert [row["good_score"] for row in rows] == found.good.tolist()
     for words, message in (
         (["--suite=blimp"], "--model is missing"),
+        (["--suite=blimp", "--model=a", "--workdir=b"], "--workdir evaluates a run, and --suite a"),
         ([f"--model={workdir}"], "--workdir is missing: a run to evaluate; or --suite"),
         ([f"--workdir={workdir}", "--per_paradigm=3"], "--per_paradigm is for --suite"),
     ):

@@ -44,6 +44,8 @@ def run(flags: argparse.Namespace) -> None:
     if flags.suite:
         if not flags.model:
             raise UserError("--model is missing: the language model that the suite is for.")
+        if given := [name for name in ("workdir", "config") if getattr(flags, name)]:
+            raise UserError(f"--{given[0]} evaluates a run, and --suite a model: leave one out.")
         _run_suite(flags)
         return
     if not flags.workdir:
