@@ -7,8 +7,8 @@ that equal scores mean that the model sees no difference.
 """
 
 import dataclasses
-import functools
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +26,10 @@ from bert_jax.scores.minimal_pairs import PairScores, score_pairs
 METHODS = ("", "within_words")
 # Positions of a batch: with fewer, small models wait for their programs.
 _BATCH_TOKENS = 2048
+# What pairs are grouped by.
+_GROUPS = ("paradigm", "field")
+# Model -> whether it masks within words -> scorer.
+_SCORERS: weakref.WeakKeyDictionary[TrainedModel, dict[bool, Scorer]] = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +119,12 @@ class SuiteScorer:
         )
 
 
-@functools.lru_cache(maxsize=1)  # what it compiles is kept for the next suite
 def _scorer(model: TrainedModel, within_words: bool) -> Scorer:
-    return Scorer(Predictor(dataclasses.replace(model, exact=True), _BATCH_TOKENS), within_words)
-
-
-_GROUPS = ("paradigm", "field")
+    """Returns the scorer of a model, which keeps what it compiles while the model exists."""
+    if within_words not in (made := _SCORERS.setdefault(model, {})):
+        predictor = Predictor(dataclasses.replace(model, exact=True), _BATCH_TOKENS)
+        made[within_words] = Scorer(predictor, within_words)
+    return made[within_words]
 
 
 def evaluate_suite(
