@@ -297,10 +297,11 @@ def test_a_file_and_a_model_are_enough_to_finetune(model, files, tmp_path, monke
         16,
     )
     # 1/45 of the weights, which are drawn with 0.02
-    assert config.optimizer.name == "adamw" and 3e-4 < config.optimizer.learning_rate < 5e-4
+    rate = config.optimizer.learning_rate
+    assert config.optimizer.name == "adamw" and 3e-4 < rate < 5e-4
     assert config.max_length == 32  # all that the model has
     assert not any(line.startswith("recipe     epochs") for line in lines)
-    assert any("learning_rate=0.00038: hidden size 16" in line for line in lines)
+    assert any(f"learning_rate={rate}: hidden size 16" in line for line in lines)
     parts = [
         (tmp_path / "ours/split" / f"{name}.csv").read_text().splitlines()[1:]
         for name in ("train", "evaluate")
