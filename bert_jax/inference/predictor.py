@@ -55,9 +55,10 @@ _SINGLE_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 _TOKENS_PER_TEXT = 8
 # Rows that are not packed are padded to a power of two, at least to this one.
 _SHORTEST = 16
-# Exact: rows have a multiple of 4 tokens up to 32, and then of an eighth of the next power of two;
-# a CPU gets few positions at a time, since a single text takes as long as a full batch.
-_EXACT_STEP, _EXACT_CPU_BATCH_TOKENS = 4, 128
+# Exact: rows have a multiple of 4 tokens up to 32, and then of an eighth of the next power of two.
+# A CPU gets few positions at a time, since a single text takes as long as a full batch: at least
+# 128, and up to so many features, without which narrow models wait for their programs.
+_EXACT_STEP, _EXACT_CPU_BATCH_TOKENS, _EXACT_CPU_FEATURES = 4, 128, 1 << 16
 # Batches of a window, at most; and the bytes that their outputs may take, unless a single batch
 # needs more.
 _WINDOW_BATCHES, _WINDOW_BYTES = 64, 1 << 28
@@ -90,7 +91,10 @@ class Predictor:
         platform, *others = [device.platform for device in model.mesh.devices.flat]
         is_cpu = platform == "cpu" and not others
         self.batch_tokens = batch_tokens or (_CPU_BATCH_TOKENS if is_cpu else BATCH_TOKENS)
-        exact_tokens = _EXACT_CPU_BATCH_TOKENS if platform == "cpu" else BATCH_TOKENS
+        exact_tokens = BATCH_TOKENS
+        if platform == "cpu":
+            most = _EXACT_CPU_FEATURES // model.encoder.hidden_size
+            exact_tokens = max(_EXACT_CPU_BATCH_TOKENS, 1 << most.bit_length() - 1)
         self._exact_tokens = batch_tokens or exact_tokens  # of each device
         has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
         num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
