@@ -358,7 +358,7 @@ class Model(TrainedModel):
             `(question, context)`; for multiple choice `(context, endings)`; or dicts, whose keys
             may be the columns that the model was trained on, as those of a table are.
           top_k: candidates for each mask, if the model fills in masks.
-          exact: as in `encode`.
+          exact: whether results have the same bytes in any company; see `encode`.
 
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
@@ -433,7 +433,7 @@ class Model(TrainedModel):
 
         Args:
           texts: texts or pairs.
-          exact: as in `encode`.
+          exact: whether results have the same bytes in any company; see `encode`.
 
         Raises:
           UserError: the model has no trained head that predicts words.

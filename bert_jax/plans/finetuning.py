@@ -219,7 +219,8 @@ def _settings(
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
     length = config.max_length if "max_length" in given else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
-    rms = recipe.kernel_rms(open_model(config.init_from).params)
+    is_small = encoder["hidden_size"] <= recipe.SMALL  # the weights of others are not asked for
+    rms = recipe.kernel_rms(open_model(config.init_from).params) if is_small else 0.0
     settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS), rms)
     settings |= length_settings
     if config.get("task.problem_type") == "single" and not _OF_CLASSES & {*given}:

@@ -30,7 +30,7 @@ Recipe = dict[str, tuple[Any, str]]
 _RATE, _SIZE = 4e-5, 768
 # Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
 # size. It makes the rate 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
-_SMALL, _SMALLEST, _RMS = 256, 128, 0.064
+SMALL, _SMALLEST, _RMS = 256, 128, 0.064
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
 _NEGATIVES = 2
@@ -81,7 +81,7 @@ def finetuning_recipe(
         return recipe
     size = model["hidden_size"]
     rate, why = scaled_rate(_RATE, size), f"hidden size {size:,} (Devlin et al. 2019, for 768)"
-    if rms and size <= _SMALL:
+    if rms and size <= SMALL:
         rate, why = _rounded(rate * rms / _RMS), f"hidden size {size:,}, weights of about {rms:.2g}"
     recipe |= {
         "optimizer.learning_rate": (rate, why),

@@ -27,7 +27,7 @@ class PairScores:
     """Accuracies on a suite of minimal pairs.
 
     Attributes:
-      paradigms: of each paradigm, in the order of the suite.
+      paradigms: the accuracy of each paradigm, in the order of the suite.
       fields: the mean over the paradigms of a field; {} without fields.
       mean: the mean over the paradigms.
       ties: number of pairs with equal scores, each of which counts one half.
@@ -49,8 +49,8 @@ def score_pairs(
 
     Args:
       good, bad: float64[pairs] scores of the sentences, such as log-likelihoods.
-      paradigms: of each pair.
-      fields: of each pair; "": none.
+      paradigms: the paradigm of each pair.
+      fields: the field of each pair; "": it has none.
     """
     outcomes = np.sign(np.asarray(good, np.float64) - np.asarray(bad, np.float64)) / 2 + 0.5
     rng = np.random.default_rng(0)

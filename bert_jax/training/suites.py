@@ -63,7 +63,7 @@ class _Suite:
     """
 
     def __init__(self, mesh: Mesh, tokenizer: Tokenizer, task: Any, suite: str, per_paradigm: int):
-        self.mesh, self.tokenizer, self.model = mesh, tokenizer, task.model
+        self.mesh, self.model = mesh, task.model
         self.pairs = read_pairs(suite, per_paradigm)
         # A row of the batches, its sentence, and the positions of its log-probabilities.
         self.rows: list[tuple[TextRow, int, np.ndarray]] = []
@@ -76,6 +76,8 @@ class _Suite:
             else:
                 copies = masked_copies(row, tokenizer)
                 self.rows += ((copy, number, np.zeros(1, int)) for copy in copies)
+        self.encoded = EncodedTexts([row for row, _, _ in self.rows], tokenizer)
+        self.add_fields = make_add_fields(self.model, tokenizer)
         forward = functools.partial(_next_tokens, task)
         if not task.READS_FORWARD:
             pieces = len(tokenizer.pieces)
@@ -85,10 +87,8 @@ class _Suite:
 
     def batches(self) -> Iterator[tuple[list[int], dict[str, jax.Array]]]:
         """Yields numbers of rows, and the batch that begins with them."""
-        encoded = EncodedTexts([row for row, _, _ in self.rows], self.tokenizer)
-        add_fields = make_add_fields(self.model, self.tokenizer)
         by_length: dict[int, list[int]] = defaultdict(list)
-        for number, length in enumerate(encoded.lengths.tolist()):
+        for number, length in enumerate(self.encoded.lengths.tolist()):
             by_length[-(-length // _STEP) * _STEP].append(number)
         for length, numbers in by_length.items():
             length = min(length, self.model.max_position_embeddings)
@@ -97,7 +97,7 @@ class _Suite:
             for first in range(0, len(numbers), size):
                 part = numbers[first : first + size]
                 padded = np.array(part + [-1] * (size - len(part)))
-                local = add_fields(encoded.take(padded[start:stop, None], length))
+                local = self.add_fields(self.encoded.take(padded[start:stop, None], length))
                 yield part, sharding.shard_batch(self.mesh, local, size, start)
 
 
