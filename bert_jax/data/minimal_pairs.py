@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from bert_jax.data.labelled.reading import ending_of, read_lines, text_field
 from bert_jax.data.labelled.table_rows import Row, read_rows
 from bert_jax.files.errors import UserError
+from bert_jax.files.user_cache import cache_folder
 
 _COLUMNS = {
     "good": ("good", "sentence_good"),
@@ -160,8 +161,7 @@ def _downloaded(name: str) -> pathlib.Path:
             f"{name} is no file or folder, and no suite: give a path, or {' or '.join(SUITES)}."
         )
     archive = SUITES[name]
-    home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    folder = home / "bert_jax" / "suites" / name
+    folder = pathlib.Path(cache_folder("suites"), name)
     if folder.is_dir():
         return folder
     try:

@@ -1,7 +1,6 @@
 """Keeps compiled programs in a folder of the user, where later processes find them."""
 
 import os
-import pathlib
 import platform
 import zlib
 from typing import Any
@@ -10,6 +9,7 @@ import jax
 
 from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
+from bert_jax.files.user_cache import cache_folder
 
 MAX_BYTES = 2_000_000_000
 OFF = "off"
@@ -22,10 +22,9 @@ def default_folder() -> str:
 
     XLA compiles for the instructions of the processor, and home folders are shared by machines.
     """
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     features = " ".join(processor.features())
     name = f"{platform.machine()}-{zlib.crc32(features.encode()):08x}"
-    return str(pathlib.Path(home).expanduser() / "bert_jax" / "compiled" / name)
+    return os.path.join(cache_folder("compiled"), name)
 
 
 def use(folder: str = "") -> None:

@@ -30,6 +30,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bert_jax.files.errors import UserError
+from bert_jax.files.user_cache import cache_folder
 
 EXTRAS = {"gs": "gcs", "s3": "s3"}
 # What never leaves the machine: it is of no use without the program that writes it.
@@ -202,8 +203,7 @@ def claim(path: str | os.PathLike, content: bytes) -> bytes:
 
 
 def _root() -> str:
-    home = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return os.path.join(os.path.abspath(os.path.expanduser(home)), "bert_jax", "buckets")
+    return cache_folder("buckets")
 
 
 def _tag_file(name: str) -> pathlib.Path:
