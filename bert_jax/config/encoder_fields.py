@@ -152,6 +152,9 @@ class TransformerConfig(EncoderConfig):
     # Whether masked tokens may also be copied from their example: a pointer to its tokens, mixed
     # with the softmax over the vocabulary by a gate. Only masked-LM pre-training has this head.
     copy_head: bool = setting(False)
+    # Whether the masked-LM head reads the position before the masked token, from which a model of
+    # next tokens predicts it too (GPT-BERT: Charpentier & Samuel 2024); see `causal_share`.
+    predicts_next: bool = setting(False, since_later=True)
     # Width of a depthwise convolution over the embeddings and over the input of each attention, an
     # odd number of positions of one example (So et al. 2021 convolve queries, keys and values); it
     # starts as the identity. 0: none.
@@ -223,6 +226,11 @@ class TransformerConfig(EncoderConfig):
             raise UserError(
                 "copy_head=True copies masked tokens, and attention_pattern='causal' predicts next"
                 " ones: set copy_head=False."
+            )
+        if self.predicts_next and self.attention_pattern == "causal":
+            raise UserError(
+                "predicts_next=True is about masked tokens, and attention_pattern='causal' always"
+                " predicts next ones: set predicts_next=False."
             )
         self._check_convolution()
         if not self.first_layer_norm and self.norm_place != "pre":

@@ -352,6 +352,9 @@ class PretrainingConfig(RunConfig):
     phases: tuple[tuple[float | str, ...], ...] = setting(
         ((128, 0.9), (512, 0.1)), check=check_phases
     )
+    # Share of the steps, evenly spaced, in which a masked language model is trained on next tokens,
+    # with causal attention (1/16 in GPT-BERT: Charpentier & Samuel 2024; with model.predicts_next).
+    causal_share: float = setting(0.0, minimum=0, below=1, since_later=True)
     data: DataConfig = DataConfig()
 
     def complete_data(self) -> None:

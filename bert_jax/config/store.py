@@ -105,11 +105,13 @@ def with_own_modules(config: RunConfig) -> RunConfig:
 def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
     """Returns the values of a group without those of the groups in it.
 
-    A field that no number of a run depends on may be missing, as in a run of an earlier version.
+    A field may be missing, as in a run of an earlier version, if no number of a run depends on it
+    or if the version computed what its default does.
     """
     known = group.to_dict()
-    free = {name for name, rule in rules(type(group)).items() if rule.free}
-    found = {name: known[name] for name in known if name in free} | dict(found)
+    own = rules(type(group)).items()
+    may_miss = {name for name, rule in own if rule.free or rule.since_later}
+    found = {name: known[name] for name in known if name in may_miss} | dict(found)
     if missing := sorted(known.keys() - found.keys()):
         raise UserError(f"{missing[0]} is missing.")
     check_known(found, known)

@@ -339,9 +339,12 @@ class BertJaxForMaskedLM(BertJaxPreTrainedModel):
         hidden, _, attended, is_token = self.bert.encode(input_ids, attention_mask, **inputs)
         table = self.bert.embeddings.word_embeddings.weight
         head = self.cls["predictions"] if hasattr(self, "cls") else F.linear
-        logits = head(hidden[-1], table)
+        slots = hidden[-1]
+        if self.config.predicts_next:  # the state before a token predicts it
+            slots = torch.cat([slots[:, :1], slots[:, :-1]], dim=1)
+        logits = head(slots, table)
         if hasattr(self, "copy_head"):
-            logits = self.copy_head(hidden[-1], attended, input_ids, is_token, logits)
+            logits = self.copy_head(slots, attended, input_ids, is_token, logits)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
         return MaskedLMOutput(loss, logits)
 

@@ -80,6 +80,7 @@ STACK = {
     "global_every": 0,
     "feed_forward": "plain",
     "convolution": 0,
+    "predicts_next": False,
 }
 BERT_STACK = {"attention_pattern": "bidirectional", "lm_head": "transform", **STACK}
 
@@ -202,6 +203,7 @@ _OWN_OPTIONS = (
     *("norm_place", "first_layer_norm", "norm", "query_key_norm", "biases", "positions"),
     *("rotary_base", "window_rotary_base", "attention_pattern", "attention_window"),
     *("global_every", "feed_forward", "convolution", "copy_head", "lm_head", "mask_value"),
+    "predicts_next",
 )
 OWN_BERT = _OwnBert(
     title="BERT",

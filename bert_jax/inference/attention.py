@@ -22,7 +22,7 @@ from bert_jax.inference.head_statistics import mean_statistics, special_ids, sum
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
 from bert_jax.models import make_encoder
-from bert_jax.models.heads import LMHead
+from bert_jax.models.heads import LMHead, predicting_positions
 from bert_jax.models.layers.norm import layer_norm
 from bert_jax.models.model import Encoded
 from bert_jax.scores.attention import STATISTICS, attention_of_words
@@ -204,8 +204,8 @@ def _lens(
     probs = []
     for states in hidden:
         if not reads_forward:
-            positions = batch["masked_lm_positions"][:, :, None]
-            states = jnp.take_along_axis(states, positions, axis=1)
+            positions = predicting_positions(config, batch["masked_lm_positions"])
+            states = jnp.take_along_axis(states, positions[:, :, None], axis=1)
         scores: Any = LMHead(config).apply(head, states, table)
         probs.append(jax.nn.softmax(scores.logits()[..., :num_pieces]))
     top = [jax.lax.top_k(layer, top_k) for layer in probs]

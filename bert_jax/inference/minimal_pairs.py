@@ -19,17 +19,15 @@ from bert_jax.data.minimal_pairs import MinimalPair, read_pairs
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.scoring import Scorer
+from bert_jax.inference.scoring import METHODS, Scorer
 from bert_jax.scores.minimal_pairs import PairScores, score_pairs
 
-# "": what the model is trained for.
-METHODS = ("", "within_words")
 # Positions of a batch: with fewer, small models wait for their programs.
 _BATCH_TOKENS = 2048
 # What pairs are grouped by.
 _GROUPS = ("paradigm", "field")
-# Model -> whether it masks within words -> scorer.
-_SCORERS: weakref.WeakKeyDictionary[TrainedModel, dict[bool, Scorer]] = weakref.WeakKeyDictionary()
+# Model -> method -> scorer.
+_SCORERS: weakref.WeakKeyDictionary[TrainedModel, dict[str, Scorer]] = weakref.WeakKeyDictionary()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +60,8 @@ class SuiteScorer:
     Args:
       suite: see `data.minimal_pairs.read_pairs`.
       method: "" for the (pseudo-)log-likelihood, "within_words" for its variant of Kauf & Ivanova
-        2023, which masks the later pieces of a word too.
+        2023, which masks the later pieces of a word too, "next_tokens" for the log-likelihood of a
+        model that was trained on both.
       per_paradigm: pairs of each paradigm, evenly spaced; 0: all.
 
     Raises:
@@ -71,10 +70,10 @@ class SuiteScorer:
 
     def __init__(self, suite: str, method: str = "", per_paradigm: int = 0):
         if method not in METHODS:
-            raise UserError(f"method={method!r} must be '' or 'within_words'.")
+            raise UserError(f"method={method!r} must be one of {', '.join(map(repr, METHODS))}.")
         self.pairs = read_pairs(suite, per_paradigm)
         self._suite = suite
-        self._within_words = method == "within_words"
+        self._method = method
         # Suites repeat sentences; each is scored once.
         sentences = (sentence for pair in self.pairs for sentence in (pair.good, pair.bad))
         self._numbers = {sentence: n for n, sentence in enumerate(dict.fromkeys(sentences))}
@@ -91,7 +90,7 @@ class SuiteScorer:
         Raises:
           UserError: the model has no trained head for that, or too few positions.
         """
-        scorer = _scorer(model, self._within_words)
+        scorer = _scorer(model, self._method)
         rows = [
             scorer.row(Text(sentence, where=f"A sentence of {self._suite}"))
             for sentence in self._numbers
@@ -119,12 +118,12 @@ class SuiteScorer:
         )
 
 
-def _scorer(model: TrainedModel, within_words: bool) -> Scorer:
+def _scorer(model: TrainedModel, method: str) -> Scorer:
     """Returns the scorer of a model, which keeps what it compiles while the model exists."""
-    if within_words not in (made := _SCORERS.setdefault(model, {})):
+    if method not in (made := _SCORERS.setdefault(model, {})):
         predictor = Predictor(dataclasses.replace(model, exact=True), _BATCH_TOKENS)
-        made[within_words] = Scorer(predictor, within_words)
-    return made[within_words]
+        made[method] = Scorer(predictor, method)
+    return made[method]
 
 
 def evaluate_suite(

@@ -20,6 +20,7 @@ Where nothing begins a text (a GPT whose `_start_` was never trained), its first
 probability and is left out.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -28,11 +29,12 @@ from typing import Any
 
 import jax
 
+from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, masked_copies
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor, predict_step
-from bert_jax.tasks.causal_lm.task import predicted_positions
+from bert_jax.tasks.causal_lm.task import CausalLM, predicted_positions
 from bert_jax.tasks.pretraining.task import mask_log_probabilities
 
 # Ids of the tokens of a text, and their log-probabilities.
@@ -48,6 +50,11 @@ def check_fills_masks(model: TrainedModel) -> None:
     model.task.check_trained(model.untrained, model.folder)
 
 
+# How a model of masked tokens scores: each token masked in turn; with the later pieces of its word;
+# by the tokens before it, for a model that was trained on next tokens too. Others have no choice.
+METHODS = ("", "within_words", "next_tokens")
+
+
 class Scorer:
     """Scores texts with a model that fills masks or predicts next tokens.
 
@@ -56,25 +63,26 @@ class Scorer:
       short_name: its name in tables.
     """
 
-    def __init__(self, predictor: Predictor, within_words: bool = False):
+    def __init__(self, predictor: Predictor, method: str = ""):
         """Compiles on first use.
 
         Args:
           predictor: runs the model.
-          within_words: whether the pieces of its word that follow a token are masked too.
+          method: one of METHODS.
 
         Raises:
-          UserError: the model has no trained head that predicts tokens, or predicts next tokens and
-            masks none.
+          UserError: the model has no trained head that predicts tokens, or not as the method needs.
         """
-        self._within_words = within_words
+        self._within_words = method == "within_words"
         self._predictor, self._model = predictor, predictor.model
         model = self._model
         self._task: Any = model.task
-        task = self._task.bind(model.encoder, model.tokenizer)
+        if method == "next_tokens":
+            self._task = _forward_task(model)
+        task = self._task.bind(self._task.model or model.encoder, model.tokenizer)
         if task.READS_FORWARD:
             task.check_trained(model.untrained, model.folder)
-            if within_words:
+            if self._within_words:
                 raise UserError(f"{model.folder} predicts next tokens: there is nothing to mask.")
             self.name, self.short_name = "log_likelihood", "LL"
             forward = functools.partial(predict_step, task=task)
@@ -152,6 +160,24 @@ class Scorer:
         for row in again:
             ids = row.input_ids[row.word_positions].tolist()
             yield ids, list(itertools.islice(values, len(ids)))
+
+
+def _forward_task(model: TrainedModel) -> Any:
+    """Returns the task with which a model predicts next tokens.
+
+    Raises:
+      UserError: it was not trained to.
+    """
+    if model.task.READS_FORWARD:
+        return model.task
+    config = model.config
+    assert isinstance(config, PretrainingConfig)  # its task fills masks
+    if not (config.causal_share or any(phase.task for phase in config.make_phases(0))):
+        raise UserError(
+            f"{model.folder} was trained on masked tokens only (config.causal_share=0): leave"
+            " method='next_tokens' out."
+        )
+    return dataclasses.replace(CausalLM.as_phase(model.encoder), data=config.data)
 
 
 def _mask_values(*args: Any) -> dict[str, jax.Array]:

@@ -161,7 +161,7 @@ class PreTrainingModel(nn.Module):
         """
         batch = complete_batch(batch)
         model, next_sentence_logits = self.model, None
-        positions = batch["masked_lm_positions"]
+        positions = predicting_positions(model, batch["masked_lm_positions"])
         predicted_only = isinstance(model, TransformerConfig) and model.last_layer_predicted_only
         if predicted_only:
             batch = _read_only(batch, positions, self.next_sentence)
@@ -186,6 +186,18 @@ class PreTrainingModel(nn.Module):
             next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)
         hidden = None if predicted_only else encoded.hidden
         return PreTrainingOutputs(masked_lm_logits, next_sentence_logits, hidden, copies)
+
+
+def predicting_positions(model: EncoderConfig, positions: jax.Array) -> jax.Array:
+    """Returns the positions whose hidden states predict masked tokens.
+
+    Args:
+      model: the encoder's configuration.
+      positions: int32[batch, predictions] of the masked tokens; 0 in unused slots.
+    """
+    if isinstance(model, TransformerConfig) and model.predicts_next:
+        return jnp.maximum(positions - 1, 0)
+    return positions
 
 
 def _read_only(batch: Batch, positions: jax.Array, reads_cls: bool) -> dict[str, jax.Array]:

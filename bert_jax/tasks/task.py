@@ -428,7 +428,7 @@ class CorpusTask(Task):
 
 
 def make_phase_task(config: RunConfig, name: str) -> Task:
-    """Returns another task than the run's, which a phase trains.
+    """Returns another task than the run's, which a phase or some of its steps train.
 
     Raises:
       UserError: no phase can have the task, or none of this run.
@@ -442,10 +442,10 @@ def make_phase_task(config: RunConfig, name: str) -> Task:
         )
     if not config.task.FILLS_MASKS or config["data.mode"] != "dynamic":
         raise UserError(
-            f"phases: a phase of {name!r} needs a run on masked tokens with"
-            " config.data.mode='dynamic': leave the task out."
+            f"phases and config.causal_share: {name!r} needs a run on masked tokens with"
+            " config.data.mode='dynamic': leave them out."
         )
-    if config.eval.patience:
+    if config.eval.patience and any(phase.task for phase in config.make_phases(0)):
         raise UserError(
             f"eval.patience={config.eval.patience} could end the run in its phase of {name!r},"
             " which does not train the loss that is evaluated: set it to 0."

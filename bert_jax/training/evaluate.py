@@ -18,7 +18,6 @@ from bert_jax.devices.trees import flatten
 from bert_jax.files.atomic import write_json
 from bert_jax.files.errors import UserError
 from bert_jax.scores.goodput import read_goodput
-from bert_jax.tasks.losses import loss_names
 from bert_jax.tasks.task import Task, add_answers, in_order
 from bert_jax.training import metrics
 from bert_jax.training.checkpoints import open_chosen
@@ -101,7 +100,7 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
         values, kept, host = {}, [], run.task
         for rows in splits:
             totals, answers = metrics.Totals(), {}
-            carry, sums = init_carry(task, mesh, padded), {}
+            carry = init_carry(task, mesh, padded)
             for number, batch in evaluated_batches(config, rows, batch_size):
                 on_device = run.put_batch(batch.read(start, stop), padded)
                 *results, carry = step(params, on_device, key, number, carry)
@@ -109,7 +108,7 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
                 totals.add(sums)
                 if outputs:
                     add_answers(answers, batch.row_numbers, outputs)
-            means = metrics.with_loss(totals.means(), loss_names(sums))
+            means = totals.means()
             if fits and rows is splits[0]:
                 host = host.fitted(rows, in_order(answers))
             found, predictions = host.evaluate(rows, in_order(answers), means)

@@ -2,28 +2,40 @@
 
 import json
 import pathlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_jax.files.atomic import AppendFile, read_json_lines, write_text
 from bert_jax.files.errors import UserError
+from bert_jax.tasks.losses import Sums, loss_names
 
 # Prefix of the metrics of general text (`config.data.general`).
 GENERAL = "general_"
 
 
 class Totals:
-    """Sums of numerators and denominators in float64, restored exactly from a checkpoint."""
+    """Sums of numerators and denominators in float64, restored exactly from a checkpoint.
+
+    A mean whose sums are minimized is a part of the loss; JSON has a third number for it.
+    """
 
     def __init__(self, values: Mapping[str, list[float]] | None = None):
-        self._values = {name: list(pair) for name, pair in (values or {}).items()}
+        values = values or {}
+        self._values = {name: pair[:2] for name, pair in values.items()}
+        self._losses = {name: True for name, pair in values.items() if pair[2:]}
 
-    def add(self, sums: Mapping[str, Any]) -> None:
-        """Adds Sums that have been fetched from the device."""
+    def add(self, sums: Sums, is_loss: bool = True) -> None:
+        """Adds Sums that have been fetched from the device.
+
+        Args:
+          sums: Sums by name.
+          is_loss: whether those that are minimized are parts of `loss`.
+        """
         for name, item in sums.items():
             self.add_pair(name, float(item.numerator), float(item.denominator))
+        self._losses |= dict.fromkeys(loss_names(sums) if is_loss else (), True)
 
     def add_pair(self, name: str, numerator: float, denominator: float = 1.0) -> None:
         """Adds to one mean."""
@@ -32,25 +44,26 @@ class Totals:
         pair[1] += denominator
 
     def means(self) -> dict[str, float]:
-        """Returns numerator / denominator of each name; NaN where nothing was counted."""
-        return {
+        """Returns numerator / denominator of each name; NaN where nothing was counted.
+
+        `loss`, the sum of its parts, comes first; it is NaN if it has none.
+        """
+        means = {
             name: numerator / denominator if denominator else float("nan")
             for name, (numerator, denominator) in self._values.items()
         }
+        parts = [means[name] for name in self._losses]
+        return {"loss": sum(parts) if parts else float("nan"), **means}
 
     def clear(self) -> None:
         """Resets all sums."""
         self._values.clear()
+        self._losses.clear()
 
     def to_json(self) -> dict[str, list[float]]:
         """Returns what the constructor takes; JSON keeps every bit of a float64."""
-        return {name: list(pair) for name, pair in self._values.items()}
-
-
-def with_loss(means: dict[str, float], names: Collection[str]) -> dict[str, float]:
-    """Adds the sum of the losses `names` in front, as `loss`; NaN if one was never counted."""
-    total = sum(means.get(name, float("nan")) for name in names)
-    return {"loss": total if names else float("nan"), **means}
+        marks = {True: [1.0], False: []}
+        return {name: pair + marks[name in self._losses] for name, pair in self._values.items()}
 
 
 def is_best_when_low(metric: str) -> bool:

@@ -327,7 +327,8 @@ class _Task:
         states.put(self.name, state)
         states.turn += 1
         self.step += 1
-        self.reporter.push(self.step, step_metrics, self._batches.waited, batch["input_ids"].shape)
+        shape = batch["input_ids"].shape
+        self.reporter.push(self.step, self._phase, step_metrics, self._batches.waited, shape)
         is_last = self.step == self.run.steps
         if is_last or self._is_due("log"):
             self.reporter.log(self.step)

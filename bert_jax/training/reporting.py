@@ -13,7 +13,6 @@ from bert_jax.devices import processes
 from bert_jax.devices.chips import peak_flops
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
-from bert_jax.tasks.losses import loss_names
 from bert_jax.training import feed, metrics
 from bert_jax.training.evaluate import Evaluator
 from bert_jax.training.listener import Evaluation, Listener
@@ -43,9 +42,8 @@ class Reporter:
         self._run = run
         self._listener = listener
         self._schedule = run.optimizer()[1]
-        self._in_flight: collections.deque[tuple[int, StepMetrics]] = collections.deque()
+        self._in_flight: collections.deque[tuple[int, Phase, StepMetrics]] = collections.deque()
         self._streak = int(state.nonfinite_streak)
-        self._loss_names: tuple[str, ...] = ()
         self._update_norm = float("nan")
         self._file = None
         before: dict[str, float] = {}
@@ -65,12 +63,18 @@ class Reporter:
         self._waited = 0.0
 
     def push(
-        self, step: int, step_metrics: StepMetrics, waited: float, shape: tuple[int, ...]
+        self,
+        step: int,
+        kind: Phase,
+        step_metrics: StepMetrics,
+        waited: float,
+        shape: tuple[int, ...],
     ) -> None:
         """Adds the metrics of a step.
 
         Args:
           step: number of steps done.
+          kind: the phase, with the task that the step trained.
           step_metrics: still on the devices.
           waited: seconds that the phase has waited for data so far.
           shape: [batch, ..., sequence length] of the batch; its rows of padding do not count.
@@ -78,10 +82,10 @@ class Reporter:
         Raises:
           UserError: a step was not finite and the configuration says to abort.
         """
-        self._in_flight.append((step, step_metrics))
+        self._in_flight.append((step, kind, step_metrics))
         rows = self._run.training_rows(self._phase).batch_rows(step - 1 - self._phase.data_step)
         tokens = rows * math.prod(shape[1:])
-        flops = tokens * self._run.flops_per_token(self._phase, shape[-1])
+        flops = tokens * self._run.flops_per_token(kind, shape[-1])
         self._clock.count(rows, tokens, flops, waited - self._waited)
         self._waited = waited
         self._listener.progress(step, self._run.steps)
@@ -90,15 +94,14 @@ class Reporter:
     def drain(self, leave: int = 0) -> None:
         """Reads all metrics but those of the newest `leave` steps; raises as `push` does."""
         while len(self._in_flight) > leave:
-            step, on_device = self._in_flight.popleft()
-            self._take(step, jax.device_get(on_device))
+            step, kind, on_device = self._in_flight.popleft()
+            self._take(step, kind, jax.device_get(on_device))
 
-    def _take(self, step: int, values: StepMetrics) -> None:
-        self._loss_names = loss_names(values.sums)
+    def _take(self, step: int, kind: Phase, values: StepMetrics) -> None:
         self._update_norm = float(values.update_norm) if values.applied else float("nan")
         if values.applied:
             self._streak = 0
-            self.totals.add(values.sums)
+            self.totals.add(values.sums, is_loss=kind == self._phase)
             self.totals.add_pair("gradient_norm", float(values.gradient_norm))
             self.totals.add_pair("skipped_share", 0.0)
             return
@@ -139,7 +142,7 @@ class Reporter:
     def log(self, step: int) -> None:
         """Reports the means since the last report, and the norm of the last update."""
         self.drain()
-        values = metrics.with_loss(self.totals.means(), self._loss_names)
+        values = self.totals.means()
         self.totals.clear()
         if not values["skipped_share"]:
             del values["skipped_share"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,9 @@ from bert_jax.tasks.distillation import Teacher
 from bert_jax.tasks.task import Task, Taught, make_phase_task
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.state import abstract_params, make_key
+
+# The task that `causal_share` of the steps train.
+NEXT_TOKENS = "causal_lm"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,6 +82,17 @@ class Run:
     def phase_at(self, step: int) -> Phase:
         """Returns the phase of step number `step` (from 0); past the end, the last."""
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
+
+    def kinds_of_steps(self, phase: Phase) -> tuple[Phase, ...]:
+        """Returns the phase, and, with `causal_share`, the same on next tokens."""
+        share = self.config.get("causal_share", 0.0)
+        mixes = share > 0 and not phase.task
+        return (phase, dataclasses.replace(phase, task=NEXT_TOKENS)) if mixes else (phase,)
+
+    def kind_of_step(self, phase: Phase, step: int) -> Phase:
+        """Returns which of `kinds_of_steps` step number `step` (from 0) trains."""
+        kinds, share = self.kinds_of_steps(phase), self.config.get("causal_share", 0.0)
+        return kinds[-1 if math.floor((step + 1) * share) > math.floor(step * share) else 0]
 
     def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
         """Returns the task for the encoder in a phase, as it is trained or evaluated.

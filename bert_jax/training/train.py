@@ -172,7 +172,10 @@ def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainS
     """Trains to the end of the phase, or until early stopping or a request to stop ends it."""
     config, reporter, goodput = run.config, loop.reporter, loop.goodput
     every = {name: run.steps_of(f"{name}.every", phase) for name in ("log", "eval", "checkpoint")}
-    train_step = make_train_step(run, phase, log_every=every["log"])
+    train_steps = {
+        kind: make_train_step(run, kind, log_every=every["log"])
+        for kind in run.kinds_of_steps(phase)
+    }
     evaluate = make_evaluator(run, phase)
     keys = {purpose: run.key(purpose) for purpose in ("dropout", "masking")}
 
@@ -188,11 +191,12 @@ def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainS
     with Prefetcher(lambda: training_batches(run, phase, step)) as batches:
         for batch in goodput.timed("data", batches):
             # -------------------------------------------------------- step
+            kind = run.kind_of_step(phase, step)
             state, step_metrics = loop.profile.step(
-                step + 1, train_step, state, batch, keys, run.constants
+                step + 1, train_steps[kind], state, batch, keys, run.constants
             )
             step += 1
-            reporter.push(step, step_metrics, batches.waited, batch["input_ids"].shape)
+            reporter.push(step, kind, step_metrics, batches.waited, batch["input_ids"].shape)
             stopping = loop.stop.is_set(step)
             # -------------------------------------------------------- log
             if is_due("log", step):

@@ -1,5 +1,6 @@
 """Preferences of models in minimal pairs, compared with one sentence and one mask at a time."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -68,8 +69,29 @@ def test_a_left_to_right_model_has_log_likelihoods(suite, make_run):
     np.testing.assert_allclose(found.bad, [score["log_likelihood"] for score in scores], rtol=1e-5)
     with pytest.raises(UserError, match="predicts next tokens: there is nothing to mask"):
         bert_jax.evaluate_suite(model, suite, "within_words")
-    with pytest.raises(UserError, match="method='words' must be '' or 'within_words'"):
+    with pytest.raises(UserError, match="method='words' must be one of '', 'within_words', 'n"):
         bert_jax.evaluate_suite(model, suite, "words")
+
+
+def test_a_model_of_masked_and_next_tokens_has_both_scores(suite, make_run, workdir):
+    """The log-likelihood is that of the same weights with a causal mask."""
+    sizes = {"model__vocab_size": len(VOCABULARY), "model__next_sentence": False}
+    both = {
+        "causal_share": 0.5,
+        "model__predicts_next": True,
+        "data__segments": "full_sentences",
+    }
+    model = bert_jax.load(make_run("bert", **sizes, **both)[1])
+    causal = bert_jax.load(make_run("left_to_right", **sizes)[1])
+    causal = dataclasses.replace(causal, params=model.params)
+    found = [
+        bert_jax.evaluate_suite(model, suite, "next_tokens"),
+        bert_jax.evaluate_suite(causal, suite),
+    ]
+    np.testing.assert_allclose(found[0].bad, found[1].bad, rtol=1e-5)
+    assert not np.allclose(bert_jax.evaluate_suite(model, suite).bad, found[0].bad, rtol=0.01)
+    with pytest.raises(UserError, match=r"masked tokens only \(config.causal_share=0\)"):
+        bert_jax.evaluate_suite(bert_jax.load(workdir), suite, "next_tokens")
 
 
 def test_the_command_prints_the_mean_and_writes_the_scores(suite, workdir, tmp_path, capsys):

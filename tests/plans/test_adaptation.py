@@ -18,7 +18,7 @@ from bert_jax.training.open import open_run
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_model
 from tests import tiny
-from tests.resuming import metrics_of
+from tests.resuming import assert_same_run, metrics_of, train_in_parts
 from tests.tools.convert.conftest import VOCABULARY, make_workdir, random_params  # noqa: F401
 
 WORDS = "moon river stone tree cloud leaf sand hill".split()
@@ -150,6 +150,20 @@ def test_a_phase_of_next_tokens_trains_the_same_parameters(source, tmp_path):
     evaluations = [row for row in metrics_of(tmp_path / "whole") if row["split"] == "validation"]
     assert all("masked_lm_loss" in row for row in evaluations) and len(evaluations) == 3
     assert flatten(result.state.params).keys() == open_model(source).params.keys()
+
+
+def test_steps_on_next_tokens_between_those_on_masked_ones(source, tmp_path):
+    """The run resumes exactly, also where the first step afterwards is one of them and reported."""
+    text = write_text(tmp_path / "text.txt", WORDS)
+    given = FIELDS | {"phases": ((32, 1.0),), "data.dir": str(tmp_path / "data"), "steps": 8}
+    given |= {"causal_share": 0.25, "log.every": "2", "model.predicts_next": True}
+    plan = plan_adaptation(source, text, "", str(tmp_path / "whole"), given)
+    train(plan.config, str(tmp_path / "whole"))
+    rows = [row for row in metrics_of(tmp_path / "whole") if row["split"] == "train"]
+    assert [row["step"] for row in rows if "causal_lm_loss" in row] == [4, 8]
+    assert all(row["loss"] == row["masked_lm_loss"] for row in rows)
+    train_in_parts(plan.config, tmp_path / "parts", 3)
+    assert_same_run(tmp_path / "parts", tmp_path / "whole")
 
 
 NEXT_TOKENS = {"phases": ((16, 1.0, "causal_lm"),)}

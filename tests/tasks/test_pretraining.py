@@ -8,6 +8,7 @@ import numpy as np
 
 from bert_jax.config.phases import Phase, max_masks
 from bert_jax.config.task import default_config
+from bert_jax.tasks.causal_lm.model import CausalLMModel
 from tests import tiny
 
 TOKENIZER: Any = SimpleNamespace(
@@ -45,3 +46,19 @@ def test_evaluations_mask_the_same_tokens_whatever_training_masks():
     batch = tiny.make_batch(4, 64)
     found, expected = (jax.jit(t.transform)(jax.random.key(0), batch) for t in (evaluated, usual))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_with_predicts_next_the_state_before_a_masked_token_predicts_it():
+    """It is where a model of next tokens with the same parameters predicts the token."""
+    changes = {"next_sentence": False, "convolution": 3, "norm_place": "pre"}
+    batch = tiny.make_batch(3)
+    positions = np.array([[1, 4, 7], [2, 3, 0], [5, 6, 9]], np.int32)
+    batch["masked_lm_positions"] = positions
+    for changes["last_layer_predicted_only"] in (False, True):
+        task = tiny.make_task(**changes, predicts_next=True)
+        module = task.make_model()
+        variables = module.init(jax.random.key(0), batch)
+        found = cast(Any, module.apply(variables, batch)).masked_lm_logits
+        whole: Any = CausalLMModel(task.model).apply(variables, batch)
+        expected = np.take_along_axis(whole.logits(), np.maximum(positions - 1, 0)[:, :, None], 1)
+        np.testing.assert_allclose(found, expected, atol=1e-5)

@@ -108,13 +108,13 @@ class CausalLM(CorpusTask):
         fields = ("next_sentence", "copy_head")
         if wrong := [name for name in fields if getattr(model, name, False)]:
             raise UserError(
-                f"phases: a phase of 'causal_lm' trains the head for tokens only; set"
-                f" config.model.{wrong[0]}=False."
+                "phases and config.causal_share: 'causal_lm' trains the head for tokens only;"
+                f" set config.model.{wrong[0]}=False."
             )
         if not isinstance(model, TransformerConfig) or not is_bidirectional:
             raise UserError(
-                "phases: a phase of 'causal_lm' needs an encoder with"
-                " config.model.attention_pattern='bidirectional': leave the task out."
+                "phases and config.causal_share: 'causal_lm' needs an encoder with"
+                " config.model.attention_pattern='bidirectional': leave them out."
             )
         return cls(model=dataclasses.replace(model, reads_forward=True))
 

@@ -9,7 +9,8 @@ best one, as config.checkpoint.use says.
 The second prints how often a model gives the acceptable sentence of a pair the higher score, by
 paradigm and in the mean; a tie counts one half. The score is the log-likelihood, or of a
 masked language model, the pseudo-log-likelihood, with each token masked in turn;
---method=within_words masks the later pieces of a word too. A suite is blimp or zorro, which are
+--method=within_words masks the later pieces of a word too, and --method=next_tokens takes the
+log-likelihood of a model that was trained on next tokens too. A suite is blimp or zorro, which are
 downloaded once, or a file with columns good and bad, and if there are such, paradigm and field; or
 a folder of such files. --output writes the scores of each pair.
 """
@@ -33,7 +34,12 @@ FLAGS = (
     *map(optional, RUN),
     Flag("suite", "", "Minimal pairs: blimp, zorro, a file or a folder."),
     optional(MODEL),
-    Flag("method", "", "within_words: masks the later pieces of a word too.", ("", "within_words")),
+    Flag(
+        "method",
+        "",
+        "within_words: masks the later pieces of a word too; next_tokens: by the tokens before.",
+        ("", "within_words", "next_tokens"),
+    ),
     Flag("per_paradigm", 0, "Pairs of each paradigm, evenly spaced; 0: all.", minimum=0),
     Flag("output", "", "File for the scores of each pair, .jsonl or .parquet."),
 )

@@ -71,20 +71,23 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
         )
         encoded, pooled = outputs if has_pooler else (outputs, None)
+        slots = encoded.hidden
+        if getattr(model, "predicts_next", False):
+            slots = jax.numpy.concatenate([slots[:, :1], slots[:, :-1]], axis=1)
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:
             values["pooled"] = pooled[:, 0]
         tables = tree[model.name].get("embeddings", {})  # ELMo of characters has none
         embedding = tables.get("word_embeddings", {}).get("embedding")
         if head := tree.get("masked_lm"):
-            scores: Any = LMHead(model).apply({"params": head}, encoded.hidden, embedding)
+            scores: Any = LMHead(model).apply({"params": head}, slots, embedding)
             values["masked-LM logits"] = scores.logits()
         if model.lm_head == "tied" and not task.HEAD:
             name = "next-word logits" if task.READS_FORWARD else "masked-LM logits"
-            values[name] = encoded.hidden @ embedding[: model.vocab_size].T
+            values[name] = slots @ embedding[: model.vocab_size].T
         if head := tree.get("copy_head"):
             values["masked-LM logits"] = _with_copies(
-                loaded, head, encoded, batch, values["masked-LM logits"]
+                loaded, head, slots, encoded, batch, values["masked-LM logits"]
             )
         if head := tree.get("next_sentence"):
             logits: Any = LinearHead(model, 2).apply({"params": head}, pooled)
@@ -107,13 +110,13 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
 
 
 def _with_copies(
-    loaded: LoadedModel, head: Any, encoded: Any, batch: Batch, logits: jax.Array
+    loaded: LoadedModel, head: Any, slots: Any, encoded: Any, batch: Batch, logits: jax.Array
 ) -> jax.Array:
     """Returns the log-probabilities of the words of all positions, copies included."""
     places = jax.numpy.broadcast_to(np.arange(logits.shape[1]), logits.shape[:2])
-    slots = {**batch, "masked_lm_positions": places}
+    with_places: Any = {**batch, "masked_lm_positions": places}
     module = CopyHead(loaded.model, loaded.tokenizer.mask_id)
-    copies: Any = module.apply({"params": head}, encoded.hidden, encoded.attended, slots)
+    copies: Any = module.apply({"params": head}, slots, encoded.attended, with_places)
     return copies.mix(jax.nn.log_softmax(logits))
 
 

@@ -195,6 +195,7 @@ OWN = {
         | {"model__feed_forward": "gated", "model__norm_place": "pre"},
         "ForMaskedLM",
     ),
+    "predicts next": (FAST | {"model__predicts_next": True}, "ForMaskedLM"),
     "sinusoidal": ({"model__positions": "sinusoidal"}, "ForMaskedLM"),
     "mean": (
         {"task": "classification", "task__pool": "mean", "task__pooler": False} | FAST,

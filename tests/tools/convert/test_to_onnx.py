@@ -48,7 +48,8 @@ ENCODERS = {
         **{"attention_pattern": "window", "attention_window": 2, "global_every": 2},
         **{"mask_value": -1e9, "num_layers": 3},
     },
-    "no positions": {"positions": "none", "norm": "rms_norm", "convolution": 5, "remat": True},
+    "no positions": {"positions": "none", "norm": "rms_norm", "convolution": 5, "remat": True}
+    | {"predicts_next": True},
     "left to right": {
         **{"attention_pattern": "causal", "next_sentence": False},
         **{"attention": "dot_product", "attention_dropout_rate": 0.0},
