@@ -14,10 +14,12 @@ about 5 % of the documents are held out. It takes a minute, and gives the same b
                     tokens, -1 elsewhere; and uint8[8192] `characters` of each token
 """
 
+import argparse
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -28,6 +30,7 @@ from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.files.workers import Workers
 from bert_jax.text.sources import make_source
 from bert_jax.text.tokenization import Tokenizer
+from bert_jax.tools.cli import command_line
 from race.evaluate import DATA, LENGTHS, PARTS
 
 CONFIG = DataConfig(segments="full_sentences", vocab_size=8192, validation_share=0.05)
@@ -42,7 +45,12 @@ FILES = ("vocab.txt", "train.npz", "held_out.npz")
 Text = list[list[np.ndarray]]
 
 
-def main() -> None:
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    return command_line.parse("race.prepare", __doc__, (), words)
+
+
+def main(words: Sequence[str]) -> None:
+    parse(words)
     DATA.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, Workers(os.cpu_count() or 1) as workers:
         source = make_source(CONFIG)
@@ -95,7 +103,7 @@ def read_documents(documents: Documents) -> Text:
     return text
 
 
-def training_arrays(text: Text) -> dict[str, np.ndarray]:
+def training_arrays(text: Text) -> dict[str, Any]:
     """Returns the arrays of train.npz."""
     sentences = [sentence for document in text for sentence in document]
     starts = np.cumsum([0, *map(len, sentences)])
@@ -113,7 +121,7 @@ def training_arrays(text: Text) -> dict[str, np.ndarray]:
 Span = tuple[int, int]
 
 
-def held_out_arrays(text: Text, tokenizer: Tokenizer) -> dict[str, np.ndarray]:
+def held_out_arrays(text: Text, tokenizer: Tokenizer) -> dict[str, Any]:
     """Returns the arrays of held_out.npz."""
     stream, sentences = make_stream(text, tokenizer.sep_id)
     arrays = {"characters": np.array(tokenizer.piece_lengths(), np.uint8)}
@@ -176,7 +184,8 @@ def draw_masks(
         count = min(len(candidates), max(1, round(0.15 * (stop - start + 2))))
         chosen = rng.choice(candidates, count, replace=False)
         fate = rng.random(count)
-        words = rng.integers(len(tokenizer.pieces), size=count)
+        # Special tokens have the first ids, [MASK] the last of them.
+        words = rng.integers(tokenizer.mask_id + 1, len(tokenizer.pieces), count)
         answers[chosen] = stream[chosen]
         inputs[chosen] = np.where(fate < MASKED + TRUE, stream[chosen], words)
         inputs[chosen[fate < MASKED]] = tokenizer.mask_id
@@ -198,4 +207,4 @@ def lay_out(
 
 
 if __name__ == "__main__":
-    main()
+    command_line.run(main)

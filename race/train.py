@@ -1,14 +1,15 @@
 """Pre-trains an encoder on masked tokens: the whole method in one file, and the race's entry.
 
     python -m race.prepare                          writes race/data/, once
-    python -m race.train --seed=0 --seconds=290
+    python -m race.train --seed=0 --seconds=290     trains and evaluates
 
 BERT (Devlin et al. 2019) learns language from plain text: some tokens of a text are hidden, and a
 Transformer that reads the rest in both directions predicts them. What it learns on the way can be
 fine-tuned for other tasks. This file does that with the parts of a modern encoder, from top to
-bottom: data, masking, model, loss, optimizer, training, evaluation. The score is the number of bits
-per character that the model needs for hidden tokens of held-out text; fewer are better. program.md
-has the rules of the race.
+bottom: data, masking, model, loss, optimizer, training, evaluation. BERT also learned whether one
+sentence follows another; encoders without that are as good or better (Liu et al. 2019, section
+4.2), so that it is left out. The score is the number of bits per character that the model needs for
+hidden tokens of held-out text; fewer are better. program.md has the rules of the race.
 
 Shapes: B rows of a batch, S tokens of a row, P masked tokens of a row, D features of a hidden
 state, H heads, K = D / H features of a head, F inner features of a feed-forward network, V words
@@ -16,6 +17,7 @@ of the vocabulary. All arrays are float32 unless a comment says otherwise.
 """
 
 import argparse
+import functools
 import json
 import math
 import time
@@ -37,10 +39,10 @@ from race import evaluate
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 
 # A run has three parts of equal time, each with rows of S tokens, B rows in a batch and P masked
-# tokens in a row. Short rows come first: attention takes time proportional to S^2, and a model
-# first learns what is near. 18 of 64, 29 and 22 of 128 are 27.5 %, 22.5 % and 17.5 %: a rate that
-# falls from 30 % to 15 %. BERT masks 15 %; more masked tokens teach more in a step but leave less
-# to read (Wettig et al. 2023), and the score is measured at 15 %.
+# tokens in a row. Short rows come first: for the same number of tokens, attention takes time
+# proportional to S, and a model first learns what is near. 18 of 64, 29 and 22 of 128 are 27.5 %,
+# 22.5 % and 17.5 %: a rate that falls from 30 % to 15 %. BERT masks 15 %; more masked tokens teach
+# more in a step but leave less to read (Wettig et al. 2023), and the score is measured at 15 %.
 
 STAGES = ((64, 32, 18), (128, 16, 29), (128, 16, 22))  # (S, B, P)
 
@@ -83,10 +85,15 @@ def make_batch(rows: np.ndarray, batch_size: int, number: int, seed: int) -> np.
 
     A pure function of the seed and the number, so that a run can be repeated.
     """
-    places = number * batch_size + np.arange(batch_size)
-    epochs = places // len(rows)
-    orders = {e: np.random.default_rng((seed, e)).permutation(len(rows)) for e in {*epochs}}
-    return rows[[orders[epoch][place % len(rows)] for epoch, place in zip(epochs, places)]]
+    first = number * batch_size
+    places = [divmod(place, len(rows)) for place in range(first, first + batch_size)]
+    return rows[[epoch_order(seed, epoch, len(rows))[place] for epoch, place in places]]
+
+
+@functools.cache
+def epoch_order(seed: int, epoch: int, num_rows: int) -> np.ndarray:
+    """Returns the numbers 0 to num_rows - 1 in the order of an epoch."""
+    return np.random.default_rng([seed, epoch]).permutation(num_rows)
 
 
 # --------------------------------------------------------------------------------------- masking
@@ -111,10 +118,11 @@ def mask_batch(key: jax.Array, ids: jax.Array, num_masked: int, num_words: int):
     order = jnp.where(is_word, jax.random.uniform(order_key, ids.shape), 2.0)
     positions = jnp.argsort(order, axis=1)[:, :num_masked]
     limit = (is_word.sum(axis=1, keepdims=True) + 1) // 2  # int32[B, 1]
-    is_used = jnp.arange(num_masked)[None] < limit  # bool[B, P]
+    is_used = jnp.arange(num_masked) < limit  # bool[B, P]
     answers = jnp.take_along_axis(ids, positions, axis=1)
     fate = jax.random.uniform(fate_key, positions.shape)
-    random_words = jax.random.randint(word_key, positions.shape, 0, num_words)
+    # Any but the special tokens, which have the first ids.
+    random_words = jax.random.randint(word_key, positions.shape, MASK + 1, num_words)
     hidden = jnp.where(fate < 0.8, MASK, jnp.where(fate < 0.9, answers, random_words))
     hidden = jnp.where(is_used, hidden, answers)
     inputs = jax.vmap(lambda row, where, new: row.at[where].set(new))(ids, positions, hidden)
@@ -219,8 +227,9 @@ def attend(block: dict, h: jax.Array, is_token: jax.Array, at) -> jax.Array:
       is_token: bool[B, S]; padding gets no weight.
       at: function that keeps the positions of the queries.
     """
-    angles = make_angles(h.shape[1], h.shape[2] // HEADS)[None]  # [1, S, K / 2]
-    angles = jnp.broadcast_to(angles, (h.shape[0], *angles.shape[1:]))
+    rows, length, features = h.shape
+    size = features // HEADS  # K
+    angles = jnp.broadcast_to(make_angles(length, size), (rows, length, size // 2))
     query, key, value = (
         split_heads(multiply(y, block[name]))  # [B, H, S or P, K]
         for name, y in (("query", at(h)), ("key", h), ("value", h))
@@ -229,10 +238,10 @@ def attend(block: dict, h: jax.Array, is_token: jax.Array, at) -> jax.Array:
     # 2023, section 2).
     query = rotate(normalize(query, block["query_norm"]), at(angles))
     key = rotate(normalize(key, block["key_norm"]), angles)
-    scores = query @ key.mT / math.sqrt(query.shape[-1])  # [B, H, S or P, S]
-    scores += jnp.where(is_token, 0.0, -1e4)[:, None, None]
+    scores = query @ key.mT / math.sqrt(size)  # [B, H, S or P, S]
+    scores += jnp.where(is_token, 0.0, -1e4)[:, None, None, :]  # exp(-1e4) is 0
     mean = jax.nn.softmax(scores) @ value  # [B, H, S or P, K]
-    return mean.swapaxes(1, 2).reshape(*mean.shape[:1], mean.shape[2], -1)
+    return mean.swapaxes(1, 2).reshape(rows, -1, features)  # the heads side by side
 
 
 def split_heads(x: jax.Array) -> jax.Array:
@@ -251,7 +260,7 @@ def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
 
     Features i and i + K / 2 are the two coordinates of a point, which is turned by an angle
     proportional to the position. Products of queries and keys then depend on the distance of their
-    positions only. BERT adds a learned vector for each position instead, which takes longer to learn.
+    positions only. BERT adds a learned vector for each position instead, which learns more slowly.
 
     Args:
       x: [B, H, S, K].
@@ -276,14 +285,13 @@ def mix_neighbours(x: jax.Array, taps: jax.Array, is_token: jax.Array) -> jax.Ar
     x = jnp.where(is_token[..., None], x, 0.0)
     padded = jnp.pad(x, ((0, 0), (1, 1), (0, 0)))
     left, right = padded[:, :-2], padded[:, 2:]
-    return x * taps[1][None, None] + left * taps[0][None, None] + right * taps[2][None, None]
+    return left * taps[0] + x * taps[1] + right * taps[2]
 
 
 def normalize(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """Divides vectors by their root mean square (RMSNorm, Zhang & Sennrich 2019), [..., D]."""
-    # 1e-12 is BERT's.
-    mean_square = jnp.square(x).mean(axis=-1, keepdims=True)
-    return x * jax.lax.rsqrt(mean_square + 1e-12) * scale.reshape((1,) * (x.ndim - 1) + (-1,))
+    """[..., D]: divides vectors by their root mean square (RMSNorm, Zhang & Sennrich 2019)."""
+    mean_square = jnp.square(x).mean(axis=-1, keepdims=True)  # [..., 1]
+    return x * jax.lax.rsqrt(mean_square + 1e-12) * scale  # 1e-12 against 0 / 0, as in BERT
 
 
 def take(x: jax.Array, positions: jax.Array) -> jax.Array:
@@ -336,9 +344,9 @@ def loss_of(params: dict, inputs, positions, answers, weights) -> jax.Array:
 
 PEAK_RATE = 3e-3
 WARMUP, COOLDOWN = 0.05, 0.5  # parts of the run in which the rate rises, and falls to 0
-# Factors of the rate. Muon's own rate is 0.02 for square matrices, and 0.02 * sqrt(F / D) for
-# `inner`; with its other factor below these are that rate. Embeddings, of which a batch has few,
-# learn faster too.
+# Factors of the rate. With the factor in `orthogonalize_all`, those of matrices give Muon's own
+# rates (Jordan et al. 2024), 0.02 * sqrt(max(1, columns / rows)), and half of it for `output`. Each
+# embedding is in few batches only, and may change more when it is.
 RATES = {"query": 2.9, "key": 2.9, "value": 2.9, "inner": 2.9, "output": 1.5, "outer": 1.5}
 RATES |= {"embedding": 2.5}
 MUON = ("query", "key", "value", "output", "inner", "outer")
@@ -395,7 +403,7 @@ def orthogonalize(x: jax.Array) -> jax.Array:
         return orthogonalize(x.T).T  # x x^T is the smaller product then
     tiny = jnp.finfo(jnp.float32).tiny  # a matrix of zeros stays one
     x = x / jnp.maximum(jnp.linalg.norm(x), tiny)
-    # The root of the norm of x x^T is at least the largest singular value, and closer than that of x.
+    # Not below the largest singular value, which it divides, and closer to it than the norm of x.
     x = x / jnp.sqrt(jnp.maximum(jnp.linalg.norm(x @ x.T), tiny))
     for a, b, c in POLYNOMIALS:
         square = x @ x.T
@@ -412,7 +420,7 @@ def learning_rate(progress: jax.Array) -> jax.Array:
     return PEAK_RATE * jnp.minimum(1, jnp.minimum(progress / WARMUP, (1 - progress) / COOLDOWN))
 
 
-def take_step(params: dict, directions: dict, rate: jax.Array) -> dict:
+def take_step(params: dict, directions, rate: jax.Array) -> dict:
     """Returns the parameters after a step against their directions."""
     return jax.tree.map(
         lambda x, direction, name: x - rate * RATES.get(name, 1.0) * direction,
@@ -442,20 +450,19 @@ def make_step(tx: optax.GradientTransformation, seed: int, num_masked: int, num_
     return step
 
 
-def train(seed: int, seconds: float, steps: int = 0, log=print) -> tuple[dict, dict]:
-    """Trains with a budget.
+def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
+    """Trains, and prints a line of JSON 20 times.
 
     Args:
       seed: determines initial parameters, order of rows and masks.
-      seconds: the budget, which includes the compilation.
-      steps: 0: progress is the part of the budget that is used, so that a run uses all of it on any
-        machine, and faster steps are more steps. Otherwise, the number of steps in place of the
-        budget: then every step is a function of the seed and its number alone, and a run can be
-        repeated exactly.
-      log: takes a line of JSON from time to time.
+      seconds: the budget, which includes the compilation of the programs, but not the data.
+      steps: 0: the progress of the run is the part of the budget that is used, so that a run uses
+        all of it on any machine, and a faster step gives more steps. Otherwise the number of steps,
+        in place of the budget: each step is then a function of its number and the seed alone, and
+        the run can be repeated exactly.
 
     Returns:
-      The parameters, and what the run took: `steps`, `seconds`.
+      The parameters; `steps`, `seconds` and `compiled`, the seconds before the first step.
     """
     num_words = len((evaluate.DATA / "vocab.txt").read_text().splitlines())
     text = read_text()
@@ -463,65 +470,68 @@ def train(seed: int, seconds: float, steps: int = 0, log=print) -> tuple[dict, d
 
     clock = time.perf_counter
     start = clock()
-    params = jax.jit(init_params, static_argnums=1)(jax.random.key(seed), num_words)
+    key = jax.random.fold_in(jax.random.key(seed), 0)
+    params = jax.jit(init_params, static_argnums=1)(key, num_words)
     tx = make_optimizer(params)
     state = tx.init(params)
-    programs = []  # one for each stage, since shapes differ; `params` and `state` are overwritten
+    programs = []  # one for each stage, since shapes differ; they overwrite `params` and `state`
     for length, batch_size, num_masked in STAGES:
         step = jax.jit(make_step(tx, seed, num_masked, num_words), donate_argnums=(3, 4))
         ids = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
         programs.append(step.lower(0, 0.0, ids, params, state).compile())
     compiled = clock() - start
-    # The last step ends after the time at which it begins.
+    # The last step begins before the end of the budget, and must not end after it.
     available = 0.995 * seconds - compiled
 
-    done, progress, lines, losses = 0, 0.0, 0, []
-    batches_of = dict.fromkeys(rows, 0)  # steps so far with rows of each length
+    done, progress, losses, reports = 0, 0.0, [], 0
+    batches = dict.fromkeys(rows, 0)  # batches so far, of rows of each length
     while progress < 1:
         stage = int(progress * len(STAGES))
         length, batch_size, _ = STAGES[stage]
-        ids = make_batch(rows[length], batch_size, batches_of[length], seed)
+        ids = make_batch(rows[length], batch_size, batches[length], seed)
         loss, params, state = programs[stage](done, progress, ids, params, state)
-        batches_of[length] += 1
-        done += 1
         losses.append(loss)
+        batches[length] += 1
+        done += 1
         if len(losses) > 1:
-            losses[-2] = float(losses[-2])  # waits for the step before, not for this one
+            losses[-2].block_until_ready()  # the step before this one: the device always has work
         elapsed = clock() - start
         progress = done / steps if steps else (elapsed - compiled) / available
-        if progress * 20 >= lines + 1:  # 20 lines in a run
-            lines, mean, losses = int(progress * 20), np.mean(losses[:-1] or losses), losses[-1:]
-            log(
-                json.dumps(
-                    {"step": done, "seconds": round(elapsed, 1), "loss": round(float(mean), 4)}
-                )
-            )
+        if 20 * progress >= reports + 1:
+            report(step=done, seconds=round(elapsed, 1), loss=round(float(np.mean(losses)), 4))
+            losses, reports = [], int(20 * progress)
     jax.block_until_ready(params)
-    return params, {
-        "steps": done,
-        "seconds": round(clock() - start, 2),
-        "compiled": round(compiled, 2),
-    }
+    elapsed = clock() - start
+    return params, {"steps": done, "seconds": round(elapsed, 2), "compiled": round(compiled, 2)}
+
+
+def report(**values) -> None:
+    print(json.dumps(values), flush=True)
 
 
 # ------------------------------------------------------------------------------------ evaluation
+#
+# The evaluator (race/evaluate.py) reads rows of 128 tokens of held-out text with 15 % of the tokens
+# masked, always the same, and asks for the logits of these. It takes the softmax itself, and keeps
+# the true tokens. Its bits per character are the loss of above in bits instead of nats, for each
+# character instead of each token: so that it does not depend on how long tokens are.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=290.0, help="budget of the training")
-    parser.add_argument("--steps", type=int, default=0, help="steps in place of the budget")
-    parser.add_argument("--part", default="tune", choices=evaluate.PARTS, help="held-out text")
-    flags = parser.parse_args()
-    params, run = train(
-        flags.seed, flags.seconds, flags.steps, log=lambda line: print(line, flush=True)
-    )
-    # The evaluator hides 15 % of the tokens, always the same, and asks for logits there. It takes
-    # the softmax itself, and never shows the true tokens.
+    flags = parse()
+    params, run = train(flags.seed, flags.seconds, flags.steps)
     compiled = jax.jit(predict)
     score = evaluate.score(lambda ids, positions: compiled(params, ids, positions), flags.part, 128)
-    print(json.dumps({"seed": flags.seed, **run, **score}))
+    report(seed=flags.seed, **run, **score)
+
+
+def parse(words: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser("race.train")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=290.0, help="budget of the training")
+    parser.add_argument("--steps", type=int, default=0, help="steps, in place of the budget")
+    parser.add_argument("--part", default="tune", choices=evaluate.PARTS, help="held-out text")
+    return parser.parse_args(words)
 
 
 if __name__ == "__main__":

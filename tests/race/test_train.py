@@ -79,7 +79,8 @@ def batch():
 
 @pytest.fixture(scope="module", autouse=True)
 def _in_float32():
-    with pytest.MonkeyPatch.context() as patch:
+    """Products are not rounded; vectors may be added to matrices, which is easier to read."""
+    with pytest.MonkeyPatch.context() as patch, jax.numpy_rank_promotion("allow"):
         patch.setattr(train, "PRODUCTS", jnp.float32)
         yield
 
