@@ -373,13 +373,14 @@ def make_optimizer(params: dict) -> optax.GradientTransformation:
     """Returns the optimizer without the learning rate: from gradients to directions."""
     kinds = jax.tree.map(lambda name: "muon" if name in MUON else "adam", names(params))
     decays = jax.tree.map(lambda name: name not in NO_DECAY, names(params))
+    # A sum of gradients that shrinks by 0.95 in each step (Nesterov's momentum), orthogonalized.
     muon = optax.chain(
         optax.trace(0.95, nesterov=True), optax.stateless(lambda tree, _: orthogonalize_all(tree))
     )
-    # Adam forgets old squares of gradients 20 times as fast as by default, since runs are short.
+    # Adam forgets squared gradients 20 times as fast as by default, since runs are short.
     adam = optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-6)
     return optax.chain(
-        optax.clip_by_global_norm(1.0),
+        optax.clip_by_global_norm(1.0),  # as in BERT: no batch makes a huge step
         optax.partition({"muon": muon, "adam": adam}, kinds),
         optax.add_decayed_weights(DECAY, decays),
     )
@@ -401,7 +402,7 @@ def orthogonalize(x: jax.Array) -> jax.Array:
     """
     if x.shape[0] > x.shape[1]:
         return orthogonalize(x.T).T  # x x^T is the smaller product then
-    tiny = jnp.finfo(jnp.float32).tiny  # a matrix of zeros stays one
+    tiny = jnp.finfo(jnp.float32).tiny  # zeros stay zeros
     x = x / jnp.maximum(jnp.linalg.norm(x), tiny)
     # Not below the largest singular value, which it divides, and closer to it than the norm of x.
     x = x / jnp.sqrt(jnp.maximum(jnp.linalg.norm(x @ x.T), tiny))
@@ -482,6 +483,8 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
     compiled = clock() - start
     # The last step begins before the end of the budget, and must not end after it.
     available = 0.995 * seconds - compiled
+    if available <= 0:
+        raise SystemExit(f"Compiling took {compiled:.0f} s of --seconds={seconds:g}: give more.")
 
     done, progress, losses, reports = 0, 0.0, [], 0
     batches = dict.fromkeys(rows, 0)  # batches so far, of rows of each length
