@@ -44,7 +44,7 @@ IMPORTS = (
 FILES = ("train.npz", "vocab.txt")
 # Names with which a program reads files, runs code, or imports something else.
 _READS = re.compile(r"(open|load\w*|fromfile|fromregex|genfromtxt|memmap|read_\w+|r?glob|iterdir)$")
-_RUNS = {"eval", "exec", "compile", "__import__", "getattr", "globals", "vars"}
+_RUNS = {"eval", "exec", "compile", "__import__", "getattr", "globals", "setattr", "vars"}
 # What README.md says, after "- Who: " and so on.
 _ASKED = ("Who", "New")
 FLAGS = (
@@ -107,6 +107,9 @@ def _check_file(path: pathlib.Path) -> Iterator[str]:
         for name in _imports(node):
             if not any(f"{name}.".startswith(f"{allowed}.") for allowed in IMPORTS):
                 yield f"train.py imports {name}, and may import {', '.join(IMPORTS)}"
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if ast.unparse(node).startswith("evaluate."):
+                yield f"train.py:{node.lineno} changes {ast.unparse(node)}"
         if isinstance(node, ast.Constant) and "held_out" in str(node.value):
             yield f"train.py:{node.lineno} names the held-out text, which evaluate.py alone reads"
         if isinstance(node, ast.Call):

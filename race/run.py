@@ -18,11 +18,13 @@ import re
 import statistics
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli import command_line
 from bert_jax.tools.cli.command_line import Flag
+from race.evaluate import RESULT
 from race.rules import (
     CLASSES,
     PRINTED,
@@ -94,7 +96,7 @@ def run_seed(train: pathlib.Path, class_name: str, seed: int) -> tuple[list[str]
       The lines that it printed before its result; the result with its facts.
 
     Raises:
-      UserError: it failed, or its last line is no result.
+      UserError: it failed, its last line is no result, or it did not call the evaluator.
     """
     budget = CLASSES[class_name]
     environment = os.environ | {
@@ -107,25 +109,34 @@ def run_seed(train: pathlib.Path, class_name: str, seed: int) -> tuple[list[str]
     facts: Result = {"class": class_name, "date": _now().isoformat(timespec="seconds")}
     facts |= {"jax": importlib.metadata.version("jax"), "train.py": sha256(train), **fixed_sums()}
     cores = os.sched_getaffinity(0)
-    try:
-        # The process inherits it.
-        os.sched_setaffinity(0, sorted(cores)[: budget.cores or None])
-        facts["machine"] = _describe_machine(budget.platform)
-        begin = _now()
-        command = [sys.executable, str(train), *words]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        facts["wall"] = round((_now() - begin).total_seconds(), 1)
-    finally:
-        os.sched_setaffinity(0, cores)
-    *lines, last = done.stdout.splitlines() or [""]
-    try:
-        result = json.loads(last)
-    except ValueError:
-        result = None
-    if done.returncode or not isinstance(result, dict) or not {*result} >= PRINTED:
-        reason = done.stderr.strip().splitlines()[-1:] or ["its last line is no result"]
-        raise UserError(f"{train} {' '.join(words)} failed: {reason[0]}")
-    return lines, {**facts, **result}
+    with tempfile.TemporaryDirectory() as folder:
+        score = pathlib.Path(folder) / "score.json"
+        try:
+            # The process inherits it.
+            os.sched_setaffinity(0, sorted(cores)[: budget.cores or None])
+            facts["machine"] = _describe_machine(budget.platform)
+            begin = _now()
+            done = subprocess.run(
+                [sys.executable, str(train), *words],
+                env=environment | {RESULT: str(score)},
+                capture_output=True,
+                text=True,
+            )
+            facts["wall"] = round((_now() - begin).total_seconds(), 1)
+        finally:
+            os.sched_setaffinity(0, cores)
+        *lines, last = done.stdout.splitlines() or [""]
+        try:
+            result = json.loads(last)
+        except ValueError:
+            result = None
+        if done.returncode or not isinstance(result, dict) or not {*result} >= PRINTED:
+            reason = done.stderr.strip().splitlines()[-1:] or ["its last line is no result"]
+            raise UserError(f"{train} {' '.join(words)} failed: {reason[0]}")
+        if not score.exists():
+            raise UserError(f"{train} does not call race.evaluate.score.")
+        # The evaluator's own result, whatever was printed.
+        return lines, {**facts, **result, **json.loads(score.read_text())}
 
 
 def _now() -> datetime.datetime:

@@ -66,7 +66,7 @@ def test_a_record_that_does_not_is_refused(tmp_path):
         ({"data": "0"}, "seed 0 has another data: 0, not of the data"),
         ({"part": "tune"}, "seed 0 was evaluated on 'tune', not on 'report'"),
         ({"seconds": 45.3}, "seed 0 took 45.3 s of 45"),
-        ({"wall": 500.0}, "seed 0 took 455 s beside its training, and may take 90"),
+        ({"wall": 500.0}, "seed 0 took 455 s beside its training, and may take 60"),
         ({"machine": "CPU, 8 cores"}, "ran on CPU, 8 cores, and the class has 2 cores"),
         ({"class": "h100-290"}, "ran on CPU, 2 cores, and the class has H100"),
         ({"class": "cpu"}, "log.jsonl has the class 'cpu', and needs one of cpu-290, cpu-45"),
@@ -89,6 +89,7 @@ def test_a_doctored_log_is_refused(tmp_path, changes, problem):
         ("x = np.load('weights.npy')", "calls load, and may read train.npz and vocab.txt only"),
         ("x = open('text.txt')", "calls open, and may read train.npz and vocab.txt only"),
         ("x = np.load(evaluate.DATA / 'held_out.npz')", "names the held-out text"),
+        ("evaluate.score = None", "train.py:.* changes evaluate.score"),
         ("x = __import__('os')", "calls __import__, which may run any code"),
     ],
 )
@@ -117,14 +118,16 @@ def test_a_rerun_that_is_worse_than_the_log_is_refused(tmp_path, monkeypatch):
 
 
 FAKE = """
-import argparse, json
+import argparse, json, os
 parser = argparse.ArgumentParser()
 for name in ("seed", "seconds", "part"):
     parser.add_argument("--" + name)
 flags = parser.parse_args()
 print('{"step": 1, "loss": 2.5}')
-print(json.dumps({"seed": int(flags.seed), "seconds": 1.5, "steps": 1, "part": flags.part,
-                  "bits_per_character": 1.5 + float(flags.seconds) / 100}))
+with open(os.environ["RACE_RESULT"], "x") as file:
+    score = 1.5 + float(flags.seconds) / 100
+    json.dump({"part": flags.part, "bits_per_character": score}, file)
+print(json.dumps({"seed": int(flags.seed), "seconds": 1.5, "steps": 1, "bits_per_character": 0.1}))
 """
 
 
@@ -142,6 +145,9 @@ def test_runs_are_logged_once_and_a_changed_file_is_noticed(tmp_path, capsys):
         run.main([str(tmp_path), "--class=cpu-45"])
     (tmp_path / "log.jsonl").unlink()
     with pytest.raises(ValueError, match="--part=report failed: RuntimeError: too bad"):
+        run.main([str(tmp_path), "--class=cpu-45"])
+    (tmp_path / "train.py").write_text('print(\'{"seed": 0, "seconds": 1, "steps": 1}\')')
+    with pytest.raises(ValueError, match="does not call race.evaluate.score"):
         run.main([str(tmp_path), "--class=cpu-45"])
     (tmp_path / "log.jsonl").write_text("nothing\n")
     with pytest.raises(ValueError, match="log.jsonl:1 is no JSON object"):

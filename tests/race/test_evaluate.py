@@ -1,5 +1,7 @@
 """race/evaluate.py and race/prepare.py: what is scored, and how."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -42,6 +44,14 @@ def test_bits_are_those_of_the_formula(data):
     score = evaluate.score(random_logits, "report", LENGTH)
     assert score["bits_per_character"] == pytest.approx(bits / (5 + 8 + 9), rel=1e-5)
     assert score["accuracy"] == pytest.approx(hits / 3) and score["masked_tokens"] == 3
+
+
+def test_the_score_of_a_run_is_written_once(data, tmp_path, monkeypatch):
+    monkeypatch.setenv(evaluate.RESULT, str(tmp_path / "score.json"))
+    score = evaluate.score(random_logits, "report", LENGTH)
+    assert json.loads((tmp_path / "score.json").read_text()) == score
+    with pytest.raises(FileExistsError):
+        evaluate.score(random_logits, "report", LENGTH)
 
 
 def test_logits_that_would_lower_the_score_by_their_form_are_refused(data):
