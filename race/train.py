@@ -520,8 +520,8 @@ def report(**values) -> None:
 # character instead of each token: so that it does not depend on how long tokens are.
 
 
-def main() -> None:
-    flags = parse()
+def main(words: list[str] | None = None) -> None:
+    flags = parse(words)
     params, run = train(flags.seed, flags.seconds, flags.steps)
     compiled = jax.jit(predict)
     score = evaluate.score(lambda ids, positions: compiled(params, ids, positions), flags.part, 128)

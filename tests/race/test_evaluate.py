@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from race import evaluate, prepare, train
+from tests.race.small import Tokenizer, make_text
 
 WORDS, LENGTH = 12, 64
 # Of rows of three and five tokens: the first has one masked token, the second two.
@@ -67,21 +68,9 @@ def test_logits_that_would_lower_the_score_by_their_form_are_refused(data):
         evaluate.score(random_logits, "all", LENGTH)
 
 
-class Tokenizer:
-    """What `prepare` reads of a tokenizer."""
-
-    pad_id, cls_id, sep_id, mask_id = train.PAD, train.CLS, train.SEP, train.MASK
-    pieces = [str(number) for number in range(1000)]
-
-    def piece_lengths(self):
-        return [len(piece) for piece in self.pieces]
-
-
 @pytest.fixture(scope="module")
 def text():
-    rng = np.random.default_rng(5)
-    lengths = (rng.geometric(0.06, rng.integers(1, 20)) for _ in range(60))
-    return [[rng.integers(5, 1000, n).astype(np.uint16) for n in some] for some in lengths]
+    return make_text()
 
 
 def test_masked_tokens_are_the_same_ones_in_rows_of_any_length(text):
