@@ -38,6 +38,7 @@ PAGES = {
         REPOSITORY / "README.md",
         *sorted((REPOSITORY / "docs").rglob("*.md")),
         REPOSITORY / "launch" / "README.md",
+        REPOSITORY / "race" / "program.md",
     )
 }
 LANGUAGES = {"sh", "python", "json", "text", "toml"}
@@ -46,7 +47,7 @@ OURS = re.compile(r"(from|import) (bert_jax|benchmarks|configs)\b")
 
 
 # Programs of the shell blocks whose arguments are not checked.
-OTHER_PROGRAMS = {"awk", "cat", "curl", "grep"}
+OTHER_PROGRAMS = {"awk", "cat", "cp", "curl", "grep", "rm"}
 # Before a shell block: no program is found, and bash notes the words of each.
 NOTE_WORDS = """
 PATH=/nowhere
@@ -243,9 +244,21 @@ def entry_point(words: list[str]) -> tuple[Callable[[list[str]], None], list[str
     _, _, module, *rest = words
     if module.startswith("benchmarks."):
         return functools.partial(benchmark_command.main, module.removeprefix("benchmarks.")), rest
+    if module.startswith("race."):
+        return functools.partial(parse_race, module), rest
     modules = {"bert_jax": front_door, "bert_jax.main": main}
     assert module in modules, f"{module} is no command of this package"
     return modules[module].main, rest
+
+
+def parse_race(module: str, words: list[str]) -> None:
+    """Parses the words of a module of the race, without running it."""
+    try:
+        own = re.sub(r"race\.records\.\w+\.train", "race.train", module)  # those are copies
+        importlib.import_module(own).parse(words)
+    except SystemExit as error:  # of argparse, for the file that imports nothing of the package
+        raise ValueError(f"{module} has other flags") from error
+    raise Parsed
 
 
 def check_pip(words: list[str]) -> None:
