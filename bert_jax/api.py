@@ -133,7 +133,9 @@ class ProgressLine(Listener):
 
     def _show(self) -> None:
         losses = "  ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
-        text = f"step {self._step}/{self._steps}  {losses}".rstrip()
+        # An evaluation before the first step comes before the number of steps.
+        steps = f"/{self._steps}" if self._steps else ""
+        text = f"step {self._step}{steps}  {losses}".rstrip()
         if not self._updates:
             print(text, flush=True)
             return

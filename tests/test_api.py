@@ -145,6 +145,12 @@ def test_the_progress_line_shows_step_and_loss(is_terminal, capsys, monkeypatch)
         assert shown == "step 3/10  loss 2.5000\n" + last
 
 
+def test_the_progress_line_of_an_evaluation_before_the_first_step_has_no_number_of_steps(capsys):
+    line = bert_jax.api.ProgressLine()
+    line.metrics(0, "validation", {"loss": 3.5}, {})
+    assert capsys.readouterr().out == "step 0  held-out loss 3.5000\n"
+
+
 # ------------------------------------------------------------------ models
 
 

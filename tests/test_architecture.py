@@ -82,10 +82,11 @@ def imports(tree: ast.Module) -> Iterator[str]:
     [
         ("configs", r"(bert_jax\.tasks\.default_config|configs|ml_collections)\b"),
         ("configs/sweeps", r"(bert_jax\.tools\.sweep\.plan|configs|itertools|typing)\b"),
+        ("examples", r"bert_jax$|(argparse|csv|flax|jax|numpy|optax|pathlib|typing)\b"),
     ],
 )
-def test_configurations_are_values(folder, allowed):
-    """They import the defaults, or the plan of a sweep, and each other."""
+def test_configurations_are_values_and_examples_use_what_is_public(folder, allowed):
+    """They import the defaults, or the plan of a sweep, and each other; or the Python API."""
     found = [
         f"{path.name} imports {name}"
         for path, tree in trees(REPOSITORY / folder)
