@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         mine_negatives,
         multitask,
         prepare,
+        probe,
         train,
     )
 
@@ -43,6 +44,7 @@ __all__ = [
     "models",
     "multitask",
     "prepare",
+    "probe",
     "train",
 ]
 

@@ -34,6 +34,7 @@ from bert_jax.files.atomic import read_json
 from bert_jax.files.errors import UserError, python_spelling, spell_in_python
 from bert_jax.inference.minimal_pairs import evaluate_suite
 from bert_jax.inference.model import Model, load
+from bert_jax.inference.probing import probe
 from bert_jax.inference.search import evaluate_retrieval, mine_negatives
 from bert_jax.plans import adaptation
 from bert_jax.plans.finetuning import TASKS, Plan, default_workdir, make_plan, plan_finetuning
@@ -56,6 +57,7 @@ __all__ = [
     "mine_negatives",
     "multitask",
     "prepare",
+    "probe",
     "train",
 ]
 

@@ -84,7 +84,7 @@ def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndar
     """Returns the logits of test examples by logistic regression, float64[test, classes].
 
     Args:
-      x: float64[examples, terms].
+      x: float64[examples, terms], sparse or dense.
       gold: bool[examples, classes], the classes of each example.
       test: float64[test, terms].
       is_exclusive: whether an example has one class; otherwise each class is decided by itself.
@@ -112,7 +112,8 @@ def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndar
         gradient = np.vstack([x.T @ errors + penalty * weights[:-1], errors.sum(0)])
         return value + penalty / 2 * (weights[:-1] ** 2).sum(), gradient.ravel()
 
-    steps = np.clip(_MAX_PRODUCTS // max(1, x.nnz * classes), _MIN_STEPS, _MAX_STEPS)
+    values = getattr(x, "nnz", x.size)
+    steps = np.clip(_MAX_PRODUCTS // max(1, values * classes), _MIN_STEPS, _MAX_STEPS)
     start, options = np.zeros(shape).ravel(), {"maxiter": int(steps)}
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     weights = found.x.reshape(shape)

@@ -22,6 +22,7 @@ GROUPS = {
         "answer": "Answers questions about a text.",
         "generate": "Continues texts, token by token.",
         "score": "Prints or writes pseudo-log-likelihoods of texts.",
+        "probe": "Shows what each layer of an encoder knows, by linear classifiers.",
         "retrieval": "Evaluates search by the vectors of a model; mines hard negatives.",
         "serve": "Serves a page and a JSON API of a trained model on this machine.",
         "convert": "Imports, exports, lists and compares checkpoints.",

@@ -9,7 +9,7 @@ from bert_jax.scores.classification import Counts
 from bert_jax.tools.pages.bars import Dots, bar_chart, dot_plot, heat_map, spread
 from bert_jax.tools.pages.document import columns, note
 from bert_jax.tools.pages.markup import Content, Markup, tag
-from bert_jax.tools.pages.plot import Line, line_plot
+from bert_jax.tools.pages.plot import Level, Line, line_plot
 from bert_jax.tools.pages.tables import opened, table
 from bert_jax.tools.pages.titles import title_of
 from bert_jax.tools.report.workdir import Workdir
@@ -74,6 +74,21 @@ def _scores_of(run: Workdir, metric: str) -> dict[str, float]:
     """Returns name of the seed -> score."""
     found = {each.name: each.results.get("eval", {}).get(metric) for each in run.members}
     return {name: score for name, score in found.items() if score is not None}
+
+
+def probes(run: Workdir) -> list[Content]:
+    """Returns a plot for each probed file: accuracy by layer."""
+    plots: list[Content] = []
+    for probe in run.probes:
+        layers = {"layer": list(range(len(probe["layers"])))}
+        line = Line("frozen vectors", layers, probe["layers"], has_points=True)
+        levels = [
+            Level("TF-IDF", probe["bag_of_words"]),
+            Level("most frequent class", probe["constant"]),
+        ]
+        title = f"{probe['name']}: {probe['test']:,} texts, {probe['classes']} classes"
+        plots.append(line_plot(title, [line], levels=levels, percent=True, few=True))
+    return plots
 
 
 def review(run: Workdir) -> list[Content]:

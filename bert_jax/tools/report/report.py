@@ -50,6 +50,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     elif run.config.has_corpus:
         sections.append(Section("Data", note("The folder of the prepared data is missing.")))
     sections.append(Section("Predictions", evaluated.review(run)))
+    sections.append(Section("What the layers know", evaluated.probes(run)))
     sections.append(Section("Time", _time(run)))
     sections.append(Section("Parameters", _parameters(run.members[0])))
     sections.append(Section("Settings", settings(run)))

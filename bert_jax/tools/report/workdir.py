@@ -17,6 +17,8 @@ from bert_jax.files.checksums import file_sha256
 from bert_jax.scores.goodput import read_goodput
 
 TRAINING, HELD_OUT = "train", "validation"
+# What `bert_jax probe` writes.
+PROBES = "probes.json"
 # Fields of metrics.jsonl that are not metrics.
 _NO_METRICS = {"step", "split", "speed"}
 
@@ -36,6 +38,7 @@ class Workdir:
       manifest: manifest.json of the data; None if the run has no corpus, or its folder is gone.
       goodput: `scores.goodput.summarize`.
       skipped: steps that were not finite.
+      probes: probes.json, () without one.
       checkpoints: step -> SHA-256 of its list of checksums.
       seeds: the runs of a folder with several.
     """
@@ -51,6 +54,7 @@ class Workdir:
     goodput: dict[str, Any]
     skipped: tuple[int, ...]
     checkpoints: dict[int, str]
+    probes: tuple[dict[str, Any], ...] = ()
     seeds: tuple["Workdir", ...] = ()
 
     @property
@@ -126,6 +130,7 @@ def load(path: str) -> Workdir:
         goodput=read_goodput(folder),
         skipped=tuple(sorted(skipped)),
         checkpoints={int(p.name.split(".")[0]): file_sha256(p) for p in lists},
+        probes=tuple(_json(folder / PROBES)),
         seeds=tuple(load(str(seed.parent)) for seed in seeds),
     )
 
