@@ -82,6 +82,7 @@ EARLY_ERRORS = {
     "generate --model=x": "Give the beginning of a text",
     "serve --model=x --port=65536": "--port=65536 must be at most",
     "convert to_hff": "Unknown conversion 'to_hff'. Did you mean to_hf? Available: from_hf, ",
+    "probe --model=quickstart": "the following arguments are required: DATA",
     "retrieval": "The retrieval command is missing. Available: evaluate, mine.",
     "convert": "The conversion is missing. Available: from_hf, from_google, from_openai, ",
     "squad_metrics x": "the following arguments are required: PREDICTIONS (see --help).",

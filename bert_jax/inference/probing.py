@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 # Share of the examples of a table that are held out.
 HELD_OUT = 0.2
 _PARTS = ("tr", "va", "te")
+# What tables must be for.
+_TASK = "classification"
 # A text or a pair, and its class.
 _Labelled = tuple[Sequence[str], str]
 _ENDINGS = (".csv", ".tsv", ".txt", ".jsonl", ".parquet")
@@ -122,11 +124,8 @@ def _read(path: str, max_texts: int) -> tuple[list[_Labelled], list[_Labelled]]:
     if parts := _sentence_eval(path):
         train, test = parts
     else:
-        found = detect(path, {})
-        config = default_config("classification").replace(dict(found.fields))
-        if found.task != "classification" or config["task.problem_type"] != "single":
-            raise UserError(f"{path} has {found.what}: probing needs texts with one class each.")
-        task: Any = config.task
+        found = detect(path, {}, _TASK)  # refuses other tasks, several classes, and numbers
+        task: Any = default_config(_TASK).replace(dict(found.fields)).task
         examples = _some(list(task.read(path, Counter(), True)), max_texts)
         is_held_out = held_out(examples, HELD_OUT, seed=0)
         train, test = (
