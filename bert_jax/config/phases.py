@@ -276,8 +276,8 @@ def points(texts: Iterable[str], paces: Sequence[Pace], steps: int) -> dict[int,
         for pace in paces:
             rate, first = pace.steps_per_unit(unit, steps), pace.phase.first_step
             length = pace.phase.last_step - first
-            if (step := round(left * rate)) <= length:
-                step = max(1, first + step)
+            if left * rate <= length + 1e-6:  # but for errors of rounding
+                step = max(1, first + round(left * rate))
                 found[step] = (*found.get(step, ()), text)
                 break
             left -= length / rate
