@@ -29,7 +29,12 @@ def get_config(name: str = "base") -> ConfigDict:
     if name in bert.SIZES:
         return _modern(name)
     recipe, _, size = name.partition("_")
-    config = _modern(size or "tiny")
+    return make_recipe(recipe, size or "tiny")
+
+
+def make_recipe(recipe: str, size: str) -> ConfigDict:
+    """Returns plain or record in a size of BERT."""
+    config = _modern(size)
     config.model.copy_head = recipe == "record"
     _shorten_steps(config)
     return config

@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from bert_jax.config.group import flatten
+from bert_jax.config.phases import parse_duration
 from bert_jax.config.store import parse
 from bert_jax.config.task import default_config
 from bert_jax.models import MODELS
@@ -17,6 +18,7 @@ from bert_jax.optim.schedules import SCHEDULES
 from bert_jax.tasks import TASKS
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.training.state import init_params
+from configs import babylm
 from configs.sweeps import table5
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -26,6 +28,7 @@ PRETRAINING = (
     *("base", "chinese", "large", "large_batch", "medium", "mini", "small", "tiny"),
     *("fast", "fast:large", "fast:medium", "fast:small", "fast:mini", "fast:tiny"),
     *("fast:plain", "fast:record", "fast:plain_mini", "fast:record_mini"),
+    *(f"babylm:{name}" for name in babylm.RECIPES),
 )
 CAUSAL = (
     *("gpt", "gpt:tiny", "left_to_right"),
@@ -76,6 +79,22 @@ def test_every_configuration_passes_its_checks(name):
     assert config.optimizer.schedule in SCHEDULES
     if name in FINETUNING:
         assert parsed.task.metrics == config.metrics and parsed.best_metric == config.metrics[0]
+
+
+@pytest.mark.parametrize("recipe", ["plain", "record", "gpt_bert"])
+def test_babylm_is_a_fast_recipe_with_the_rules_of_the_track(recipe):
+    """BabyLM 2025: 10 million words, 10 epochs, checkpoints by 1 million up to 10, then by 10."""
+    own = dict(flatten(get_config(f"babylm:{recipe}_mini")))
+    fast = dict(flatten(get_config(f"fast:{recipe.replace('gpt_bert', 'plain')}_mini")))
+    changed = {name: value for name, value in own.items() if fast[name] != value}
+    objective = {"model.predicts_next": True, "causal_share": 0.0625}
+    rules = {"epochs": 10.0, "data.max_words": 10_000_000, "data.source": ""}
+    for name, value in rules.items() | (objective.items() if recipe == "gpt_bert" else set()):
+        assert changed.pop(name) == value
+    words = [parse_duration("milestones", text) for text in changed.pop("checkpoint.milestones")]
+    expected = [*range(1_000_000, 10_000_000, 1_000_000), *range(10**7, 10**8 + 1, 10**7)]
+    assert words == [(number, "word") for number in expected]
+    assert changed.keys() <= {"eval.every", "checkpoint.every", "log.every"}
 
 
 def test_left_to_right_changes_only_the_mask_the_task_and_the_next_sentence():

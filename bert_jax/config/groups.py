@@ -7,7 +7,7 @@ from typing import Any
 
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.group import Group, derived, setting
-from bert_jax.config.phases import parse_duration
+from bert_jax.config.phases import check_durations, parse_duration
 from bert_jax.files.errors import UserError
 
 
@@ -159,6 +159,9 @@ class CheckpointConfig(Group):
 
     # Duration between two checkpoints; "0": none but the last.
     every: str = setting("10000", check=parse_duration, free=True)
+    # Durations after which a checkpoint is saved besides `every` and never deleted: ("1e6 words",
+    # "50%"). Those that are longer than the run are ignored.
+    milestones: tuple[str, ...] = setting((), check=check_durations, free=True, since_later=True)
     # Number of newest checkpoints to keep.
     keep: int = setting(3, free=True)
     # Number of best checkpoints to keep in addition.

@@ -16,7 +16,9 @@ from bert_jax.files.errors import UserError
 LENGTHS = ("steps", "epochs", "examples", "tokens")
 # Tokens of the shortest rows.
 MIN_LENGTH = 8
-_DURATION = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|%)?")
+_DURATION = re.compile(
+    r"((?:\d+\.?\d*|\.\d+)(?:e\d\d?)?)\s*(steps?|epochs?|examples?|tokens?|words?|%)?"
+)
 
 
 def without_given(chosen: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -163,7 +165,7 @@ def parse_duration(name: str, text: str) -> tuple[float, str]:
     if match is None:
         raise UserError(
             f"{name}={text!r} is not a duration: use for example 100 (steps), 2 epochs,"
-            " 1e6 examples, 3e9 tokens or 1% (of the run)."
+            " 1e6 examples, 3e9 tokens, 1e6 words or 1% (of the run)."
         )
     return float(match[1]), (match[2] or "step").rstrip("s")
 
@@ -188,21 +190,95 @@ def round_up(steps: float) -> int:
     return max(1, math.ceil(steps * (1 - 1e-12)))
 
 
-def duration_steps(text: str, phase: Phase, rows: int, steps: int) -> int:
+def check_durations(name: str, texts: tuple[Any, ...]) -> None:
+    """Raises UserError, for the field `name`, if one of `texts` is no duration above 0."""
+    for text in texts:
+        number, _ = parse_duration(name, text)
+        if not number:
+            raise UserError(f"{name}: {text!r} is no point in a run: leave it out.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pace:
+    """A phase with what durations in it are converted by.
+
+    Attributes:
+      phase: has the batch size and the sequence length that examples and tokens are counted with.
+      rows: training rows of an epoch.
+      words: words of an epoch's text; 0: they are not counted.
+    """
+
+    phase: Phase
+    rows: int
+    words: int = 0
+
+    def steps_per_unit(self, unit: str, steps: int) -> float:
+        """Returns the steps of one unit of `parse_duration`.
+
+        A step has as many words as rows of the epoch's mean.
+
+        Args:
+          unit: the unit.
+          steps: steps of the whole run.
+
+        Raises:
+          UserError: words are not counted.
+        """
+        phase, rows = self.phase, self.rows
+        if unit == "word" and not self.words:
+            raise UserError(
+                "A duration in words needs a count of the words of the text, which labelled"
+                " examples, batches of a function and data prepared by an earlier version do not"
+                " have: use another unit, or prepare the text again in another config.data.dir."
+            )
+        return {
+            "step": 1.0,
+            "example": 1 / phase.batch_size,
+            "token": 1 / (phase.batch_size * phase.sequence_length),
+            "word": rows / (phase.batch_size * self.words) if self.words else 0.0,
+            "epoch": rows / phase.batch_size,
+            "%": steps / 100,
+        }[unit]
+
+
+def duration_steps(text: str, pace: Pace, steps: int) -> int:
     """Returns a duration in steps, at least 1; 0 for "0", which means never, or no warm-up.
 
     Args:
       text: the duration.
-      phase: has the batch size and the sequence length that examples and tokens are counted with.
-      rows: training rows of an epoch.
+      pace: the phase that it is in.
       steps: steps of the whole run.
+
+    Raises:
+      UserError: it is in words, which are not counted.
     """
     number, unit = parse_duration("duration", text)
-    steps_per_unit = {
-        "step": 1.0,
-        "example": 1 / phase.batch_size,
-        "token": 1 / (phase.batch_size * phase.sequence_length),
-        "epoch": rows / phase.batch_size,
-        "%": steps / 100,
-    }[unit]
-    return max(1, round(number * steps_per_unit)) if number else 0
+    return max(1, round(number * pace.steps_per_unit(unit, steps))) if number else 0
+
+
+def points(texts: Iterable[str], paces: Sequence[Pace], steps: int) -> dict[int, tuple[str, ...]]:
+    """Returns when a run has lasted for each of these durations: number of steps -> durations.
+
+    Steps of different phases may have different numbers of examples, tokens and words. A duration
+    that is longer than the run is left out.
+
+    Args:
+      texts: durations above 0.
+      paces: all phases of the run, in order.
+      steps: steps of the whole run.
+
+    Raises:
+      UserError: a duration is in words, which are not counted.
+    """
+    found: dict[int, tuple[str, ...]] = {}
+    for text in texts:
+        left, unit = parse_duration("duration", text)
+        for pace in paces:
+            rate, first = pace.steps_per_unit(unit, steps), pace.phase.first_step
+            length = pace.phase.last_step - first
+            if left * rate <= length + 1e-6:  # but for errors of rounding
+                step = max(1, first + round(left * rate))
+                found[step] = (*found.get(step, ()), text)
+                break
+            left -= length / rate
+    return found

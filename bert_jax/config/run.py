@@ -4,7 +4,8 @@
 `store.parse` makes a `RunConfig` of it, once, and everything below reads that.
 
 A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
-"3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
+"3e9 tokens", "1e6 words", or "1%" of the run. "0" is never, or no warm-up. The words of a step
+are a mean: those of an epoch's text (between white space) / its rows x the batch size.
 """
 
 import dataclasses

@@ -130,6 +130,11 @@ class Rows(Protocol):
         """Training rows of an epoch, from which durations in epochs are computed."""
         ...
 
+    @property
+    def words_per_epoch(self) -> int:
+        """Words of the text of an epoch; 0: they are not counted."""
+        ...
+
     def batch_rows(self, number: int) -> int:
         """Returns the number of rows of global training batch `number`, over all processes.
 

@@ -4,7 +4,8 @@ A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the mo
 evaluation and prediction read nothing else), `train_state` (the rest of the TrainState; imported
 parameters have none) and `meta` (JSON). orbax writes it in the background and moves it into place
 atomically; then its files are hashed into `checkpoints/STEP.sha256.json`, which also holds the
-metrics of that step. A checkpoint without this list is unfinished. A checkpoint whose files differ
+metrics of that step and, if it is one of `config.checkpoint.milestones`, which; that one is never
+deleted. A checkpoint without this list is unfinished. A checkpoint whose files differ
 from the list is corrupt: it is moved aside and the previous one is used. A checkpoint that is
 deleted loses its list first, so that an interrupted deletion looks like an interrupted save, not
 like corruption.
@@ -18,7 +19,7 @@ import logging
 import math
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
 from typing import Any
 
@@ -39,6 +40,7 @@ from bert_jax.training.seals import (
     checksums,
     find_corruption,
     read_metrics,
+    read_milestones,
     write_checksums,
 )
 from bert_jax.training.state import TrainState
@@ -89,19 +91,27 @@ class Checkpoints:
         if buckets.address_of(self._folder) and not read_only:
             self._writer = orbax_manager.open_scratch(self._folder)
 
-    def save(self, state: TrainState, meta: dict[str, Any], metrics: dict[str, float]) -> None:
+    def save(
+        self,
+        state: TrainState,
+        meta: dict[str, Any],
+        metrics: dict[str, float],
+        milestones: Sequence[str] = (),
+    ) -> None:
         """Starts to save in the background; the state is copied from the devices first.
 
         Args:
           state: training state; its step names the checkpoint.
           meta: JSON values.
           metrics: results of an evaluation at this step, or empty.
+          milestones: durations that the run has reached; the checkpoint is never deleted then.
 
         Raises:
           UserError: this checkpoint or the previous one could not be written.
         """
         params, rest = _split(state)
-        self._begin_to_save(int(state.step), params, meta, metrics, train_state=rest)
+        trees = {"params": params, "train_state": rest}
+        self._begin_to_save(int(state.step), trees, meta, metrics, milestones)
 
     def save_params(self, params: Any, meta: dict[str, Any]) -> None:
         """Saves imported parameters as step 0.
@@ -109,14 +119,18 @@ class Checkpoints:
         Raises:
           UserError: they could not be written.
         """
-        self._begin_to_save(0, params, meta, metrics={})
+        self._begin_to_save(0, {"params": params}, meta, metrics={})
         self.wait()
 
     def _begin_to_save(
-        self, step: int, params: Any, meta: dict[str, Any], metrics: dict[str, float], **more: Any
+        self,
+        step: int,
+        trees: dict[str, Any],
+        meta: dict[str, Any],
+        metrics: dict[str, float],
+        milestones: Sequence[str] = (),
     ) -> None:
         self.wait()
-        trees = {"params": params, **more}
         with self._explaining(step):
             self._writer.save(
                 step,
@@ -125,7 +139,7 @@ class Checkpoints:
                     meta=ocp.args.JsonSave(meta),
                 ),
             )
-        self._saving = self._background.submit(self._finish, step, metrics)
+        self._saving = self._background.submit(self._finish, step, metrics, milestones)
 
     def wait(self) -> None:
         """Waits until the checkpoint that is being saved is on disk, with its checksums.
@@ -158,7 +172,7 @@ class Checkpoints:
                 " Free disk space or repair the folder, and run the command again to resume."
             ) from error
 
-    def _finish(self, step: int, metrics: dict[str, float]) -> None:
+    def _finish(self, step: int, metrics: dict[str, float], milestones: Sequence[str]) -> None:
         """Waits for orbax, writes the checksums, and deletes what is not kept."""
         with self._explaining(step):
             self._writer.wait_until_finished()
@@ -170,9 +184,10 @@ class Checkpoints:
                     pathlib.Path(self._writer.directory, str(step)), folder
                 )
             if processes.is_main():
-                write_checksums(folder, metrics, files)
+                write_checksums(folder, metrics, files, milestones)
                 sealed = self._sealed_steps()
                 kept = sealed[-self._keep :] + self._best(self._keep_best)
+                kept += self.milestones().values()
                 for old in set(sealed) - set(kept):
                     buckets.remove(checksum_file(self._folder / str(old)))
                     buckets.remove(self._folder / str(old))
@@ -187,6 +202,11 @@ class Checkpoints:
                 ranks[step] = sign * value
         return sorted(ranks, key=ranks.__getitem__)[:count]
 
+    def milestones(self) -> dict[str, int]:
+        """Returns the steps of the checkpoints that are milestones, by duration, in order."""
+        steps = self._sealed_steps()
+        return {text: n for n in steps for text in read_milestones(self._folder / str(n))}
+
     def _sealed_steps(self) -> list[int]:
         names = (path.name.split(".")[0] for path in self._folder.glob("*.sha256.json"))
         if not buckets.address_of(self._folder):
@@ -197,16 +217,20 @@ class Checkpoints:
         """Returns the newest step whose checkpoint is intact; corrupt ones are moved aside."""
         return self._first_good(lambda: self._sealed_steps()[::-1])
 
-    def chosen_step(self, use: str) -> int:
+    def chosen_step(self, use: str, step: int | None = None) -> int:
         """Returns the step whose checkpoint is evaluated, predicts and is exported.
 
         Args:
           use: `newest`, or `best` by the metric; the newest if none was evaluated.
+          step: the step, whose checkpoint is verified; None: by `use`.
 
         Raises:
-          UserError: there is no intact checkpoint.
+          UserError: there is no intact checkpoint, or not of `step`.
         """
-        step = None
+        if step is not None:
+            if self._first_good(lambda: [step]) is None:
+                raise UserError(f"{self._folder} has no intact checkpoint of step {step}.")
+            return step
         if use == "best":
             step = self._first_good(lambda: self._best(len(self._sealed_steps())))
         if step is None and (step := self.newest_good_step()) is None:
@@ -323,17 +347,24 @@ class Checkpoints:
 
 
 @contextlib.contextmanager
-def open_chosen(workdir: str, config: RunConfig) -> Iterator[tuple[Checkpoints, int]]:
-    """Yields the checkpoints of a run to read, and the step that `config.checkpoint` chooses.
+def open_chosen(
+    workdir: str, config: RunConfig, step: int | None = None
+) -> Iterator[tuple[Checkpoints, int]]:
+    """Yields the checkpoints of a run to read, and a step.
 
     Logs a warning if the run has not done all its steps.
 
+    Args:
+      workdir: folder of the run.
+      config: its configuration.
+      step: the step; None: the one that `config.checkpoint` chooses.
+
     Raises:
-      UserError: there is no intact checkpoint.
+      UserError: there is no intact checkpoint, or not of this step.
     """
     reading = Checkpoints(workdir, best_metric=config.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
-        step = checkpoints.chosen_step(config.checkpoint.use)
+        step = checkpoints.chosen_step(config.checkpoint.use, step)
         done, planned = checkpoints.progress()
         if done < planned and processes.is_main():
             _logger.warning(

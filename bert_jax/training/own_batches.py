@@ -47,6 +47,11 @@ class OwnRows:
         """Those of one batch: a function has no epochs, and the run's length is in steps."""
         return self.phase.batch_size
 
+    @property
+    def words_per_epoch(self) -> int:
+        """0: a function has no text."""
+        return 0
+
     def check_fields(self, needs_labels: bool) -> None:
         """Raises UserError if next sentences are to be predicted, and batches do not say which."""
         if needs_labels and "next_sentence_labels" not in self._first:

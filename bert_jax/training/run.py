@@ -10,7 +10,7 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from bert_jax.config.phases import Phase, duration_steps
+from bert_jax.config.phases import Pace, Phase, duration_steps, points
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import Batch, Rows
 from bert_jax.devices import sharding
@@ -165,8 +165,21 @@ class Run:
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in steps."""
-        rows = self.training_rows(phase).rows_per_epoch
-        return duration_steps(self.config[name], phase, rows, self.steps)
+        return duration_steps(self.config[name], self._pace(phase), self.steps)
+
+    @functools.cached_property
+    def milestones(self) -> dict[int, tuple[str, ...]]:
+        """Number of steps done -> those of `config.checkpoint.milestones` that are reached then.
+
+        Raises:
+          UserError: one is in words, which are not counted.
+        """
+        paces = [self._pace(phase) for phase in self.phases]
+        return points(self.config.checkpoint.milestones, paces, self.steps)
+
+    def _pace(self, phase: Phase) -> Pace:
+        rows = self.training_rows(phase)
+        return Pace(phase, rows.rows_per_epoch, rows.words_per_epoch)
 
     def key(self, purpose: str) -> jax.Array:
         """Returns the random key for one purpose (state.PURPOSES)."""

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.files import buckets
@@ -20,9 +21,16 @@ def checksums(folder: pathlib.Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): file_sha256(path) for path in paths}
 
 
-def write_checksums(folder: pathlib.Path, metrics: dict[str, float], files: dict[str, str]) -> None:
+def write_checksums(
+    folder: pathlib.Path,
+    metrics: dict[str, float],
+    files: dict[str, str],
+    milestones: Sequence[str] = (),
+) -> None:
     """Seals a checkpoint: without its list of checksums it counts as unfinished."""
-    content = {"metrics": metrics, "files": dict(sorted(files.items()))}
+    content: dict[str, Any] = {"metrics": metrics, "files": dict(sorted(files.items()))}
+    if milestones:
+        content["milestones"] = list(milestones)
     write_text(checksum_file(folder), json.dumps(content, indent=1) + "\n")
 
 
@@ -47,3 +55,8 @@ def find_corruption(folder: pathlib.Path) -> str:
 def read_metrics(folder: pathlib.Path) -> dict[str, Any]:
     """Returns the metrics that a checkpoint was sealed with; empty if it was not evaluated."""
     return json.loads(checksum_file(folder).read_text())["metrics"]
+
+
+def read_milestones(folder: pathlib.Path) -> list[str]:
+    """Returns which of `config.checkpoint.milestones` a checkpoint was sealed as; mostly none."""
+    return json.loads(checksum_file(folder).read_text()).get("milestones", [])

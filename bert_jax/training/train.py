@@ -98,6 +98,7 @@ def _train(
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line, batches=batches)
     profile = Profile(config.profile, workdir, run.steps, listener.line)
+    _ = run.milestones  # they may be in words that are not counted
     listener.opened(run)
 
     # ---------------------------------------------------------------- restore or initialize
@@ -217,11 +218,12 @@ def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainS
                     )
             # -------------------------------------------------------- checkpoint
             ends = stopping or loop.early_stopping.has_ended
-            if ends or is_best or is_due("checkpoint", step):
+            milestones = run.milestones.get(step, ())
+            if ends or is_best or milestones or is_due("checkpoint", step):
                 reporter.sync(step)  # a checkpoint never outlives the metrics before it
                 meta = checkpoint_meta(run, reporter.totals, loop.early_stopping.has_ended, fitted)
                 with goodput.time("checkpoints"):
-                    loop.checkpoints.save(swapped(state), meta, values)
+                    loop.checkpoints.save(swapped(state), meta, values, milestones)
                 goodput.record(step, sync=True)
             if ends:
                 break

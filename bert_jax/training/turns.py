@@ -17,6 +17,7 @@ _SHARED = ("seed", "init_from", "init_layers", "reinit_layers", "data.vocab", "d
 # Fields that have this value in all tasks: all use the last encoder, and a task may be at its
 # step 0 when a run resumes.
 _ONLY = {
+    "checkpoint.milestones": (),
     "seeds": 1,
     "eval.patience": 0,
     "eval.at_start": False,

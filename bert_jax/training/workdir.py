@@ -53,8 +53,15 @@ def open_model(folder: str, change: Change = lambda config: config) -> LoadedMod
     return dataclasses.replace(loaded, config=change(loaded.config), meta=meta)
 
 
-def open_workdir(workdir: str, change: Change = lambda config: config) -> LoadedModel:
-    """Reads the checkpoint that the run's configuration chooses, and the files beside it.
+def open_workdir(
+    workdir: str, change: Change = lambda config: config, step: int | None = None
+) -> LoadedModel:
+    """Reads a checkpoint and the files beside it.
+
+    Args:
+      workdir: folder of the run.
+      change: returns the configuration to use instead of the run's.
+      step: step of the checkpoint; None: the one that the run's configuration chooses.
 
     Raises:
       UserError: there is no configuration, no vocabulary or no complete checkpoint; or the folder
@@ -64,7 +71,7 @@ def open_workdir(workdir: str, change: Change = lambda config: config) -> Loaded
     store.check_one_run(config, workdir)
     config = change(config)
     tokenizer = load_workdir_tokenizer(workdir, config)
-    with open_chosen(workdir, config) as (checkpoints, step):
+    with open_chosen(workdir, config, step) as (checkpoints, step):
         params, meta = flatten(checkpoints.read_params(step)), checkpoints.read_meta(step)
     return LoadedModel(
         source=f"{workdir}, step {step}",
@@ -78,6 +85,22 @@ def open_workdir(workdir: str, change: Change = lambda config: config) -> Loaded
         missing=untrained_params(workdir),
         new_rows=_imported_tensors(workdir).get("fresh_rows", {}),
         meta=meta,
+    )
+
+
+def milestones_of(workdir: str) -> dict[str, int]:
+    """Returns the steps of a run's milestones so far (`config.checkpoint.milestones`), in order.
+
+    Raises:
+      UserError: there are none.
+    """
+    store.load(workdir)  # it is a run
+    with contextlib.closing(Checkpoints(workdir, read_only=True)) as checkpoints:
+        if found := checkpoints.milestones():
+            return found
+    raise UserError(
+        f"{workdir} has no checkpoints that are milestones: train in another --workdir with for"
+        " example --config.checkpoint.milestones=\"('10%', '50%')\"."
     )
 
 

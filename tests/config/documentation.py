@@ -21,7 +21,7 @@ values of an editable copy, and `--config.optimizer.name=lamb` replaces one on t
 their comments.
 
 A duration (`warmup`, `every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
-"3e9 tokens", or "1%" of the run. "0" is never, or no warm-up.
+"3e9 tokens", "1e6 words" (between white space), or "1%" of the run. "0" is never, or no warm-up.
 """
 
 

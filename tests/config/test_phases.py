@@ -6,10 +6,12 @@ import math
 import pytest
 
 from bert_jax.config.phases import (
+    Pace,
     Phase,
     duration_steps,
     max_masks,
     parse_duration,
+    points,
 )
 
 PHASE = Phase(
@@ -36,6 +38,7 @@ PHASE = Phase(
         ("0.5 epoch", 10),
         ("320 examples", 10),
         ("1.28e4 tokens", 3),  # 3.125 steps of 32 x 128 tokens
+        ("6.4e3 words", 20),  # 640 rows of 10 words
         ("10%", 100),
         (" 1 % ", 10),
         ("1 token", 1),  # never less than one step
@@ -45,7 +48,40 @@ PHASE = Phase(
 )
 def test_a_duration_in_any_unit(text, steps, make_config):
     config = make_config(**{"eval.every": text})
-    assert duration_steps(config.eval.every, PHASE, 640, 1000) == steps
+    assert duration_steps(config.eval.every, Pace(PHASE, 640, 6400), 1000) == steps
+
+
+def test_words_that_are_not_counted(make_config):
+    with pytest.raises(ValueError, match="needs a count of the words of the text, which labelled"):
+        duration_steps("5 words", Pace(PHASE, 640), 1000)
+
+
+def test_durations_across_phases_of_different_batches():
+    """10 steps of 32 rows and 10 of 8 rows; an epoch is 80 rows of 5 words, then 40 of 10."""
+    phases = [
+        dataclasses.replace(PHASE, last_step=10),
+        dataclasses.replace(PHASE, batch_size=8, first_step=10, last_step=20),
+    ]
+    paces = [Pace(phases[0], 80, 400), Pace(phases[1], 40, 400)]
+    texts = ["480 words", "1600 words", "1601 words", "2000 words", "2400 words", "2500 words"]
+    texts += ["336 examples", "5 epochs", "25%", "1 word", "21 steps"]
+    assert points(texts, paces, 20) == {
+        1: ("1 word",),
+        3: ("480 words",),
+        5: ("25%",),
+        10: ("1600 words", "1601 words"),
+        12: ("336 examples",),
+        15: ("2000 words", "5 epochs"),
+        20: ("2400 words",),
+    }
+
+
+@pytest.mark.parametrize("texts", [("0 words",), ("1 word", "1 year"), (("1 word",),)])
+def test_milestones_that_are_no_points_of_a_run(texts, make_config):
+    with pytest.raises(
+        ValueError, match=r"config\.checkpoint\.milestones.* no(t a duration| point)"
+    ):
+        make_config(**{"checkpoint.milestones": texts})
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.2.3", "1e999", "1 year", "1 epochs 2"])

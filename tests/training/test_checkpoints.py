@@ -207,6 +207,23 @@ def test_the_newest_and_the_best_are_kept_across_restarts(tmp_path, metric, sign
     assert len(list((tmp_path / "checkpoints").iterdir())) == 6  # no list without its folder
 
 
+def test_milestones_are_kept_whatever_the_later_settings(tmp_path):
+    for keep, steps in ((1, (1, 2, 3)), (2, (4, 5, 6))):
+        checkpoints = Checkpoints(str(tmp_path), keep=keep, best_metric="loss")
+        for step in steps:
+            texts = {1: ("1 word",), 5: ("2 words", "50%")}.get(step, ())
+            checkpoints.save(make_state(step), {"number": step}, {"loss": 1.0}, texts)
+            checkpoints.wait()
+        checkpoints.close()
+    assert steps_in(tmp_path) == [1, 5, 6]
+    reader = Checkpoints(str(tmp_path), read_only=True)
+    assert reader.milestones() == {"1 word": 1, "2 words": 5, "50%": 5}
+    assert reader.chosen_step("newest", 5) == 5
+    flip_a_bit(tmp_path / "checkpoints" / "1" / "params" / "manifest.ocdbt")
+    with pytest.raises(ValueError, match="has no intact checkpoint of step 1"):
+        reader.chosen_step("newest", 1)
+
+
 # ------------------------------------------------------------------ no room
 
 

@@ -172,6 +172,7 @@ def test_python(files, whole, configs, tmp_path):
     ("changes", "message"),
     [
         ({"seeds": 2}, "Task words: seeds=2 cannot be used for tasks that are"),
+        ({"checkpoint.milestones": ("50%",)}, r"milestones=\('50%',\) cannot be used"),
         ({"profile": "1:2"}, "Task words: profile=1:2 cannot be used for .* set it to ''"),
         ({"model.num_layers": 2}, "have the same model.num_layers: it is 1 in texts and 2 in"),
     ],

@@ -60,6 +60,15 @@ class CorpusRows:
         return -(-rows * self.batch_size // self._own_size) if self.replay else rows
 
     @property
+    def words_per_epoch(self) -> int:
+        """Words of the split's text, and of the rows that are replayed beside it, as a mean."""
+        words = self.manifest.words_per_epoch(self.name)
+        if not (self.replay and words):
+            return words
+        replayed = self.rows_per_epoch - self.manifest.num_rows(self.name, self.sequence_length)
+        return words + round(replayed * self.replay.words_per_epoch / self.replay.rows_per_epoch)
+
+    @property
     def _own_size(self) -> int:
         """Rows of a training batch that are from this corpus; they come first."""
         return self.batch_size - (self.replay.batch_size if self.replay else 0)

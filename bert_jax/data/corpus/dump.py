@@ -145,9 +145,11 @@ def _units(example: dict[str, Any], tokenizer: Tokenizer, kinds: Sequence[str]) 
 def summarize(manifest: Manifest) -> str:
     """Returns the statistics of the manifest as text, to be checked before training."""
     corpus = manifest.content["corpus"]
+    words = sum(manifest.content["words"].values())
     lines = [
         f"text: {corpus['documents']:,} documents, {corpus['sentences']:,} sentences,"
-        f" {corpus['tokens']:,} tokens, {corpus['unknown_token_share']:.3%} of them unknown;"
+        f" {words:,} words, {corpus['tokens']:,} tokens,"
+        f" {corpus['unknown_token_share']:.3%} of them unknown;"
         f" repeated: {corpus['duplicate_documents']:,} documents,"
         f" {corpus['duplicate_sentences']:,} sentences"
     ]

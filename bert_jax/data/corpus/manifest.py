@@ -37,7 +37,8 @@ class Manifest:
     (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
     length -> RowFormat, or StreamFormat of streams) and `splits` (split -> documents, tokens and,
     by sequence length, files and statistics; of running text and streams also `text`, see
-    documents.text_counts).
+    documents.text_counts) and `words` (split -> runs of characters between white space; data that
+    were prepared before they were counted have none).
     """
 
     folder: str
@@ -76,8 +77,9 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the content; equal for equal data."""
-        return hashlib.sha256(json.dumps(self.content, sort_keys=True).encode()).hexdigest()
+        """The SHA-256 of the content but `words`; equal for equal data."""
+        content = {name: value for name, value in self.content.items() if name != "words"}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -93,6 +95,14 @@ class Manifest:
     def statistics(self, split: str, sequence_length: int) -> dict[str, Any]:
         """Returns `row_counts.RowCounts.describe` of the rows."""
         return self._part(split, sequence_length)["statistics"]
+
+    def words_per_epoch(self, split: str) -> int:
+        """Returns the words that all rows of a split are made from; 0: they were not counted.
+
+        Rows of pairs are made from each training document `data.dupe_factor` times.
+        """
+        repeats = self.content["settings"].get("dupe_factor", 1) if split == "train" else 1
+        return self.content.get("words", {}).get(split, 0) * repeats
 
     @property
     def weighted_classes(self) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ TRAIN, VALIDATION = "train", "validation"
 _HELD_OUT, _GENERAL = "held_out", "general"
 # What a text of its own does not have.
 _ALONE: dict[str, Any] = {"held_out": "", "general": "", "replay": 0.0, "extra_tokens": ""}
-_ALONE |= {"validation_share": 0.0}
+_ALONE |= {"validation_share": 0.0, "max_words": 0}
 
 
 def prepare(
@@ -119,6 +119,7 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
 
     stages.tokenize(work)
     splits, num_duplicates = split_documents(jobs.corpus, jobs.config.validation_share)
+    words = stages.count_split_words(work, splits)
 
     # ---- documents -> examples -> rows -> shards, for each split and sequence length
 
@@ -143,6 +144,7 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
             name: stages.describe_split(work, name, documents, shards)
             for name, documents in splits.items()
         },
+        "words": words,
     }
     for path in glob.glob(os.path.join(glob.escape(data_dir), "*.array_record*.part")):
         os.remove(path)  # of attempts that were killed; nobody writes here any more

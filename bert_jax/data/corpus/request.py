@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bert_jax.config.data import DataConfig, num_frequent, parse_weights
@@ -101,7 +101,8 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
     """Returns the data in the folder, if they are complete; writes nothing.
 
     Raises:
-      UserError: the data have other settings or another text, or the manifest is corrupt.
+      UserError: the data have other settings, another text or too many words, or the manifest is
+        corrupt.
     """
     if not os.path.exists(os.path.join(data_dir, NAME)):
         return None
@@ -118,6 +119,7 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
             f"{data_dir} has data of other settings ({difference}): use those, or another folder"
             " (data.dir), or delete this one."
         )
+    check_max_words(config, manifest.content.get("words", {}))
     log(f"Using the prepared data in {data_dir}.")
     return manifest
 
@@ -168,6 +170,16 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _flatten({str(item.get("name", i)): item for i, item in enumerate(value)}, name)
     else:
         yield name, value
+
+
+def check_max_words(config: DataConfig, words: Mapping[str, int]) -> None:
+    """Raises UserError for more words in all splits together than `data.max_words`."""
+    if config.max_words and sum(words.values()) > config.max_words:
+        raise UserError(
+            f"data.source={config.source!r} has {sum(words.values()):,} words, held-out ones"
+            f" included, more than data.max_words={config.max_words:,}: give less text, or set"
+            " data.max_words=0 for any number."
+        )
 
 
 @contextlib.contextmanager

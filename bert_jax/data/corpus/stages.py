@@ -16,7 +16,7 @@ from typing import Any
 from bert_jax.config.data import num_frequent
 from bert_jax.data.corpus.documents import Split, join_chunks, text_counts
 from bert_jax.data.corpus.jobs import Jobs
-from bert_jax.data.corpus.request import TRAIN
+from bert_jax.data.corpus.request import TRAIN, check_max_words
 from bert_jax.data.corpus.row_counts import RowCounts
 from bert_jax.data.corpus.shards import rows_per_file
 from bert_jax.files.atomic import read_json, whole_file, write_bytes, write_json
@@ -177,6 +177,17 @@ def tokenize(work: Work) -> None:
             f"There is no text in data.source={jobs.config.source!r} that gives any token"
             f" ({counts['empty_documents']} documents were read)."
         )
+
+
+def count_split_words(work: Work, splits: Mapping[str, Split]) -> dict[str, int]:
+    """Returns the words of each split.
+
+    Raises:
+      UserError: the corpus has more than `data.max_words`.
+    """
+    words = {name: text_counts(work.jobs.corpus, name)["words"] for name in splits}
+    check_max_words(work.jobs.config, words)
+    return words
 
 
 # ------------------------------------------------------------------ examples and rows

@@ -90,6 +90,11 @@ class LabelledRows:
             return self.rows.num_rows
         return self.loader.batches_per_epoch * self.loader.batch_size
 
+    @property
+    def words_per_epoch(self) -> int:
+        """0: words of labelled examples are not counted."""
+        return 0
+
     def batch_rows(self, number: int) -> int:
         """Returns the number of rows of global training batch `number`, with padding."""
         return len(self._training_batch(number)[0])

@@ -47,9 +47,10 @@ def to_hf(flags: argparse.Namespace) -> None:
 
     bert_jax convert to_hf RUN MODEL
     """
-    from bert_jax.tools.convert.conversions import to_huggingface
+    from bert_jax.tools.convert.conversions import milestones_to_huggingface, to_huggingface
 
-    to_huggingface(flags.workdir, os.path.normpath(flags.out), compare=flags.comparison)
+    convert = milestones_to_huggingface if flags.milestones else to_huggingface
+    convert(flags.workdir, os.path.normpath(flags.out), compare=flags.comparison)
 
 
 def to_stablehlo(flags: argparse.Namespace) -> None:
@@ -108,7 +109,11 @@ COMMANDS = {
     **{name: (import_weights, _OF_IMPORTS) for name in _FORMATS},
     "to_hf": (
         to_hf,
-        (*_OF_EXPORTS, Flag("comparison", True, "Do not run the result in transformers.")),
+        (
+            *_OF_EXPORTS,
+            Flag("milestones", False, "Make OUT/chck_1M, ... of config.checkpoint.milestones."),
+            Flag("comparison", True, "Do not run the result in transformers."),
+        ),
     ),
     "to_stablehlo": (to_stablehlo, _OF_EXPORTS),
     "to_onnx": (

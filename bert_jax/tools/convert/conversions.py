@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from bert_jax.config.phases import parse_duration
 from bert_jax.exchange import (
     LoadedModel,
     as_stored,
@@ -35,7 +36,7 @@ from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.inference.model import load
 from bert_jax.tools.convert.comparison import compare_with_source
 from bert_jax.tools.convert.transformers_program import token_id_line
-from bert_jax.training.workdir import CERTIFICATE, open_workdir, write_workdir
+from bert_jax.training.workdir import CERTIFICATE, milestones_of, open_workdir, write_workdir
 
 _NOT_COMPARED = {"none_because": "--nocomparison"}
 
@@ -68,7 +69,9 @@ def convert(
     return certificate
 
 
-def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str, Any]:
+def to_huggingface(
+    workdir: str, out: str, *, compare: bool = True, step: int | None = None
+) -> dict[str, Any]:
     """Makes a folder that transformers loads; prints and returns the certificate.
 
     Args:
@@ -76,12 +79,13 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
       out: a new or empty folder; it is written completely or not at all.
       compare: whether to run the result in transformers, where it is installed, and compare the
         outputs.
+      step: step of the checkpoint; None: the one that the run's configuration chooses.
 
     Raises:
       UserError: `out` is not empty, or transformers has no class for the model.
     """
     check_output_folder(out)
-    model = open_workdir(workdir)
+    model = open_workdir(workdir, step=step)
     with whole_folder(out) as folder:
         facts = huggingface.write(model, pathlib.Path(folder))
         comparison = _NOT_COMPARED
@@ -94,6 +98,26 @@ def to_huggingface(workdir: str, out: str, *, compare: bool = True) -> dict[str,
     print("\n".join(export_lines(certificate)))
     print(f"folder      {out}")
     return certificate
+
+
+def milestones_to_huggingface(workdir: str, out: str, *, compare: bool = True) -> None:
+    """Makes the folders out/chck_1M, out/chck_2M, ... of a run's milestones.
+
+    The names are those of the BabyLM challenge: chck_1M after 1e6 words. Of other units they have
+    the number and the unit, such as chck_500step or chck_50%.
+
+    Args:
+      workdir: folder of the run.
+      out: a folder for new or empty folders; each is written completely or not at all.
+      compare: see `to_huggingface`.
+
+    Raises:
+      UserError: the run has no milestones, or see `to_huggingface`.
+    """
+    for text, step in milestones_of(workdir).items():
+        number, unit = parse_duration("milestones", text)
+        name = f"{number / 1e6:g}M" if unit == "word" else f"{number:g}{unit}"
+        to_huggingface(workdir, f"{out}/chck_{name}", compare=compare, step=step)
 
 
 def to_stablehlo(workdir: str, out: str) -> None:

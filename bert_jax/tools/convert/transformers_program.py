@@ -197,7 +197,10 @@ def compare_token_ids(loaded: LoadedModel) -> dict[str, Any]:
     assert loaded.checkpoint
     try:
         with quiet():
-            theirs = transformers.AutoTokenizer.from_pretrained(sibling(loaded.checkpoint.path, ""))
+            theirs = transformers.AutoTokenizer.from_pretrained(
+                sibling(loaded.checkpoint.path, ""),
+                trust_remote_code=_has_own_classes(loaded),  # else it asks on the terminal
+            )
     except Exception as error:  # of any kind, by a package that the tokenizer needs
         line = " ".join(str(error).split())[:160]
         return {"none_because": f"transformers cannot load the tokenizer ({line})"}

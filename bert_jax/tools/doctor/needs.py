@@ -129,7 +129,7 @@ def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -
       trial: the run.
       checkpoint: bytes of one.
     """
-    kept = config.checkpoint.keep + config.checkpoint.keep_best
+    kept = config.checkpoint.keep + config.checkpoint.keep_best + len(trial.milestones())
     count = min(trial.checkpoints(), kept + 1)  # one is written before another is deleted
     seeds = config.get("seeds", 1)
     parts = [f"{count} checkpoints of {in_bytes(checkpoint)}" + f", {seeds} seeds" * (seeds > 1)]

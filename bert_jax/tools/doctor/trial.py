@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.phases import Phase, duration_steps
+from bert_jax.config.phases import Pace, Phase, duration_steps, points
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.manifest import NAME as MANIFEST
 from bert_jax.data.corpus.manifest import Manifest
@@ -52,14 +52,27 @@ class Trial:
 
     def steps_of(self, name: str, phase: Phase) -> int:
         """Returns a duration of the configuration in steps; as `Run.steps_of`, of all data."""
-        rows = self.rows[self.run.phases.index(phase)]
-        return duration_steps(self.run.config[name], phase, rows, self.run.steps)
+        pace = self._paces()[self.run.phases.index(phase)]
+        return duration_steps(self.run.config[name], pace, self.run.steps)
+
+    def milestones(self) -> set[int]:
+        """Returns the steps of `config.checkpoint.milestones`; as `Run.milestones`, of all data."""
+        texts = self.run.config.checkpoint.milestones
+        return set(points(texts, self._paces(), self.run.steps))
+
+    def _paces(self) -> list[Pace]:
+        pairs = zip(self.run.phases, self.rows, self.run.training, strict=True)
+        return [
+            Pace(phase, rows, round(own.words_per_epoch * rows / own.rows_per_epoch))
+            for phase, rows, own in pairs
+        ]
 
     def evaluations(self, phase: Phase) -> int:
         return len(self._times("eval.every", phase)) if self.run.evaluation_rows(phase) else 0
 
     def checkpoints(self) -> int:
-        return sum(len(self._times("checkpoint.every", phase)) for phase in self.run.phases)
+        times = (self._times("checkpoint.every", phase) for phase in self.run.phases)
+        return len(self.milestones().union(*times))
 
     def _times(self, name: str, phase: Phase) -> set[int]:
         every = self.steps_of(name, phase)

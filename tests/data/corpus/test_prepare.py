@@ -1,5 +1,6 @@
 """Preparation as a whole: equal bytes on any number of processes, and finished work is kept."""
 
+import functools
 import json
 import os
 import pathlib
@@ -104,6 +105,32 @@ def test_statistics_agree_with_the_rows(prepared):
         assert statistics["most_frequent_token"]["id"] == np.bincount(ids[ids > 3]).argmax()
     assert prepared.content["corpus"]["duplicate_documents"] == 12
     assert "repeated: 12 documents" in dump.summarize(prepared)
+
+
+def test_words_are_counted_beside_what_identifies_the_data(text, prepared, manifest):
+    """Without a count, as in data of an earlier version, nothing else differs."""
+    words = sum(len(path.read_text().split()) for path in text.glob("[0-9].txt"))
+    train, held_out = (prepared.words_per_epoch(split) for split in ("train", "validation"))
+    assert train / 2 + held_out == words and held_out > 0  # dupe_factor is 2
+    assert f" {words:,} words," in dump.summarize(prepared)
+    del manifest.content["words"]
+    manifest.save()
+    again = prepare(make_config(text), manifest.folder, 1, quiet)
+    assert again.fingerprint == prepared.fingerprint and again.words_per_epoch("train") == 0
+
+
+@pytest.mark.parametrize("segments", ["pairs", "full_sentences", "running_text", "stream"])
+def test_a_text_of_too_many_words_is_refused(segments, text, tmp_path):
+    """Before rows are made, and again where the data are there."""
+    words = sum(len(path.read_text().split()) for path in text.glob("[0-9].txt"))
+    config = functools.partial(make_config, text, segments=segments, sequence_lengths=(32,))
+    config = functools.partial(config, num_predictions=(6,))
+    message = f"has {words:,} words, held-out ones included, more than data.max_words={words - 1:,}"
+    for prepares in (False, True):
+        with pytest.raises(ValueError, match=message):
+            prepare(config(max_words=words - 1), str(tmp_path), 1, quiet)
+        assert (tmp_path / "manifest.json").exists() == prepares
+        prepare(config(max_words=words), str(tmp_path), 1, quiet)
 
 
 @pytest.mark.parametrize(

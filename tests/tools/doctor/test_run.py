@@ -103,10 +103,11 @@ def test_weights_that_do_not_fit_and_a_rate_far_from_the_recipe(make_config, fin
 
 def test_the_length_of_a_run(look):
     changes = {"eval__every": "5", "checkpoint__every": "10", "optimizer__warmup": "1000"}
+    changes["checkpoint__milestones"] = ("0.5 epochs", "20 steps", "5 epochs")
     findings = look("classification", epochs=4.0, **changes)
-    # 96 examples in batches of 16; evaluations at 5, 10, 15, 20, 24, checkpoints at 10, 20, 24
+    # 96 examples in batches of 16; evaluations at 5, 10, 15, 20, 24, checkpoints at 3, 10, 20, 24
     line = found(findings, "ok", "24 steps").what
-    assert line == "24 steps, 4 epochs of the training data; 5 evaluations, 3 checkpoints."
+    assert line == "24 steps, 4 epochs of the training data; 5 evaluations, 4 checkpoints."
     finding = found(findings, "warning", "1,000 of 24 steps: the learning rate never reaches")
     assert finding.fix == "--config.optimizer.warmup=10%"
 

@@ -1,0 +1,52 @@
+"""The BabyLM challenge's strict-small track: a model of at most 10 million words of your text.
+
+    python -m bert_jax.main --config=configs/babylm.py:plain --workdir=DIR \\
+        "--config.data.source=text:train_10M/*.train"
+    bert_jax convert to_hf DIR FOLDER --milestones
+
+The argument is plain (the default), record (both as in fast.py) or gpt_bert: plain, with masked
+tokens predicted from the position before them and every 16th step on next tokens (Charpentier &
+Samuel 2024). They have the size tiny; plain_mini, plain_small, ... are larger.
+
+Training takes 10 epochs, the most that the track allows (2025): at most 100 million words.
+Checkpoints after 1, 2, ... 10, 20, ... million words are kept, and the second command writes them
+as FOLDER/chck_1M, ... for transformers. A text of more than 10 million words is refused; 1 % of its
+documents are held out, and are not trained on, so that no run reaches 100 million: its last model
+stands for that (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
+
+Cost: 10 epochs on 10 million words of novels would be 76,000 steps of plain, about 85 minutes at
+the speed that fast.py gives for 2 CPU cores. No such run was made: neither its scores, nor record,
+gpt_bert or the larger sizes at this length, were measured.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import fast
+
+RECIPES = {
+    f"{recipe}{suffix}": (recipe, size)
+    for recipe in ("plain", "record", "gpt_bert")
+    for suffix, size in (("", "tiny"), ("_mini", "mini"), ("_small", "small"))
+}
+
+
+def get_config(name: str = "plain") -> ConfigDict:
+    if name not in RECIPES:
+        raise ValueError(f"Unknown recipe {name!r}. Available: {', '.join(RECIPES)}.")
+    recipe, size = RECIPES[name]
+    config = fast.make_recipe(recipe, size)
+    if recipe == "gpt_bert":
+        config.model.predicts_next = True
+        config.causal_share = 1 / 16
+
+    config.data.source = ""  # there is no default text
+    config.data.max_words = 10_000_000
+    config.data.validation_share = 0.01
+    config.epochs = 10.0
+
+    millions = (*range(1, 11), *range(20, 101, 10))
+    config.checkpoint.milestones = tuple(f"{number}e6 words" for number in millions)
+    config.checkpoint.every = "2%"
+    config.eval.every = "5%"
+    config.log.every = "200"
+    return config
