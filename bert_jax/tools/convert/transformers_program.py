@@ -32,10 +32,8 @@ def unavailable_because(loaded: LoadedModel) -> str:
         os.path.isfile(os.path.join(_path(loaded), name)) for name in (WEIGHTS, INDEX)
     ):
         return f"transformers loads folders with {WEIGHTS} only"
-    if _has_own_classes(loaded):
-        code = pathlib.Path(_path(loaded), MODELING.name).read_bytes()
-        if code != MODELING.read_bytes():
-            return f"its {MODELING.name} is not that of this version, and is not run"
+    if _has_own_classes(loaded) and not _has_our_code(loaded):
+        return f"its {MODELING.name} is not that of this version, and is not run"
     return ""
 
 
@@ -124,6 +122,12 @@ def _has_own_classes(loaded: LoadedModel) -> bool:
     return _is_huggingface(loaded) and os.path.isfile(os.path.join(_path(loaded), MODELING.name))
 
 
+def _has_our_code(loaded: LoadedModel) -> bool:
+    """Returns whether a folder's own classes are those of this version, which may be run."""
+    path = pathlib.Path(_path(loaded), MODELING.name)
+    return _has_own_classes(loaded) and path.read_bytes() == MODELING.read_bytes()
+
+
 def _outputs(model: Any, inputs: dict[str, Any]) -> dict[str, Any]:
     """Returns the outputs of a transformers model under our names."""
     import torch
@@ -199,7 +203,7 @@ def compare_token_ids(loaded: LoadedModel) -> dict[str, Any]:
         with quiet():
             theirs = transformers.AutoTokenizer.from_pretrained(
                 sibling(loaded.checkpoint.path, ""),
-                trust_remote_code=_has_own_classes(loaded),  # else it asks on the terminal
+                trust_remote_code=_has_our_code(loaded),  # a question on the terminal if not given
             )
     except Exception as error:  # of any kind, by a package that the tokenizer needs
         line = " ".join(str(error).split())[:160]

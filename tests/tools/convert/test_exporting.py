@@ -13,6 +13,7 @@ from bert_jax.formats.weight_table import weights_sha256
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.convert import conversions
 from bert_jax.tools.convert.comparison import compare_with_source
+from bert_jax.tools.convert.transformers_program import compare_token_ids
 from bert_jax.training.workdir import open_model, open_workdir
 from tests.tools.convert.hf_folders import from_hf, worst
 from tests.twins import to_theirs, torch, transformers
@@ -226,6 +227,7 @@ def test_a_model_without_a_class_brings_its_own(make_workdir, tmp_path, name):
     (tmp_path / "out" / MODELING.name).write_text("raise SystemExit")
     reason = compare_with_source(open_model(str(tmp_path / "out")))["none_because"]
     assert reason == f"its {MODELING.name} is not that of this version, and is not run"
+    compare_token_ids(open_model(str(tmp_path / "out")))  # does not exit
 
 
 @pytest.fixture
