@@ -18,6 +18,7 @@ import sys
 import tempfile
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -123,13 +124,18 @@ def test_the_examples_of_the_guide_run_in_order(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(api, "get_config", get_small_config)
     names: dict[str, Any] = {"__name__": "__main__"}
-    assert len(blocks := guide_blocks()) == 13
+    assert len(blocks := guide_blocks()) == 16
     for number, block in enumerate(blocks):
         exec(compile(block, f"block {number}", "exec"), names)
     assert names["similarity"].shape == (2, 2) and names["hidden"].shape[0] == 40
     assert len(names["candidates"][0][0]) == 5
     vectors = names["near"].encode(names["texts"], dimensions=8)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+    before = jax.tree.leaves(names["params"]["encoder"]["bert"]["embeddings"])
+    after = jax.tree.leaves(names["frozen"]["encoder"]["bert"]["embeddings"])
+    assert all(map(np.array_equal, before, after))
+    for adapted in ("fitted", "frozen", "adapted_params"):
+        assert names["loss_of"](names[adapted]) < names["loss_of"](names["params"]), adapted
     assert names["model"].history["z_loss"].shape == (2,)
     assert names["classifier"].classes_.tolist() == ["bad", "good"]
     assert names["frame"].columns.tolist() == ["text", "rated", "label", "bad", "good"]

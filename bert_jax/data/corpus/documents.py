@@ -196,8 +196,7 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
       The splits that have documents, and how many documents repeat the text of another.
 
     Raises:
-      UserError: a split would have fewer than two distinct documents; the random next sentence
-        of a pair comes from another document.
+      UserError: a split would have fewer than two distinct documents.
     """
     corpus = os.path.join(folder, "documents")
     pieces = [piece["hash"].copy() for piece in read_pieces([corpus], DOCUMENT)]
@@ -215,8 +214,9 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
     if num_distinct["train"] < 2 or (share and num_distinct["validation"] < 2):
         needs = "four documents (two to train on, two held out)" if share else "two documents"
         raise UserError(
-            f"The corpus needs at least {needs} of different text and has {distinct.size}, since a"
-            " random next sentence comes from another document: give more text, or mark where"
+            f"The corpus needs at least {needs} of different text and has {distinct.size}:"
+            " documents are held out whole, and the random next sentence of a pair comes from"
+            " another one. Give more text, or mark where"
             " documents end (a blank line, or data.document_separator=line or file)"
             + (", or set data.validation_share=0." if share and distinct.size > 1 else ".")
         )

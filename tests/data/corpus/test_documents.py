@@ -149,10 +149,10 @@ def test_documents_of_equal_text_are_on_the_same_side(tmp_path):
 @pytest.mark.parametrize(
     ("documents", "share", "message"),
     [
-        (1, 0.0, "needs at least two documents of different text and has 1, since a random next"),
+        (1, 0.0, "needs at least two documents of different text and has 1: documents are held"),
         (1, 0.1, "needs at least four documents .two to train on, two held out. .* and has 1"),
-        (3, 0.1, "and has 3, .* or set data.validation_share=0"),
-        (0, 0.0, "and has 0, "),
+        (3, 0.1, "and has 3: .* or set data.validation_share=0"),
+        (0, 0.0, "and has 0: "),
     ],
 )
 def test_too_few_documents_are_refused(documents, share, message, tmp_path):
