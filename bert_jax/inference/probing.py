@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Share of the examples of a table that are held out.
 HELD_OUT = 0.2
+# Texts whose hidden states are in memory at a time.
+_WINDOW = 256
 _PARTS = ("tr", "va", "te")
 # What tables must be for.
 _TASK = "classification"
@@ -101,11 +103,9 @@ def _probe(model: "Model", path: str, max_texts: int) -> Probe:
 
     texts, texts_of_test = ([text for text, _ in part] for part in (train, test))
     bag = accuracy(*tf_idf(texts, texts_of_test))
-    pairs: Any = [text if len(text) > 1 else text[0] for text in texts + texts_of_test]
     layers = []
-    for layer in range(model.encoder.num_layers + 1):
-        x = model.encode(pairs, "mean", layer=layer, normalize=False, long="truncate")
-        x, other = np.split(x.astype(np.float64), [len(train)])
+    for vectors in _encode(model, texts + texts_of_test):
+        x, other = np.split(vectors, [len(train)])
         mean, spread = x.mean(0), np.maximum(x.std(0), 1e-9)
         layers.append(accuracy((x - mean) / spread, (other - mean) / spread))
     return Probe(
@@ -117,6 +117,17 @@ def _probe(model: "Model", path: str, max_texts: int) -> Probe:
         bag_of_words=bag,
         layers=tuple(layers),
     )
+
+
+def _encode(model: "Model", texts: Sequence[Sequence[str]]) -> np.ndarray:
+    """float64[layers + 1, texts, hidden]: means over the tokens, in one pass for all layers."""
+    pairs: Any = [tuple(text) if len(text) > 1 else text[0] for text in texts]
+    vectors = [
+        found["hidden_states"].mean(axis=1)  # of [layers + 1, tokens, hidden]
+        for first in range(0, len(pairs), _WINDOW)
+        for found in model.hidden_states(pairs[first : first + _WINDOW], "all", long="truncate")
+    ]
+    return np.stack(vectors, axis=1).astype(np.float64)
 
 
 def _read(path: str, max_texts: int) -> tuple[list[_Labelled], list[_Labelled]]:
@@ -142,14 +153,14 @@ def _read(path: str, max_texts: int) -> tuple[list[_Labelled], list[_Labelled]]:
 
 def _sentence_eval(path: str) -> tuple[list[_Labelled], list[_Labelled]] | None:
     """Returns the parts of a file of SentEval; None if it has another form."""
-    with open(path, encoding="utf-8", errors="replace") as file:
-        rows = [line.rstrip("\n").split("\t") for line in file]
-    if not rows or any(len(row) != 3 or row[0] not in _PARTS for row in rows):
-        return None
     parts: dict[str, list[_Labelled]] = {part: [] for part in _PARTS}
-    for part, label, text in rows:
-        parts[part].append(((text,), label))
-    return parts["tr"], parts["te"]
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            cells = line.rstrip("\n").split("\t")
+            if len(cells) != 3 or cells[0] not in _PARTS:
+                return None
+            parts[cells[0]].append(((cells[2],), cells[1]))
+    return (parts["tr"], parts["te"]) if any(parts.values()) else None
 
 
 def _some(rows: list[Any], count: int) -> list[Any]:

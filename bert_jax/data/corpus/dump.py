@@ -145,11 +145,10 @@ def _units(example: dict[str, Any], tokenizer: Tokenizer, kinds: Sequence[str]) 
 def summarize(manifest: Manifest) -> str:
     """Returns the statistics of the manifest as text, to be checked before training."""
     corpus = manifest.content["corpus"]
-    words = sum(manifest.content["words"].values())
+    words = f" {sum(manifest.words.values()):,} words," if manifest.words else ""
     lines = [
         f"text: {corpus['documents']:,} documents, {corpus['sentences']:,} sentences,"
-        f" {words:,} words, {corpus['tokens']:,} tokens,"
-        f" {corpus['unknown_token_share']:.3%} of them unknown;"
+        f"{words} {corpus['tokens']:,} tokens, {corpus['unknown_token_share']:.3%} of them unknown;"
         f" repeated: {corpus['duplicate_documents']:,} documents,"
         f" {corpus['duplicate_sentences']:,} sentences"
     ]

@@ -96,13 +96,18 @@ class Manifest:
         """Returns `row_counts.RowCounts.describe` of the rows."""
         return self._part(split, sequence_length)["statistics"]
 
+    @property
+    def words(self) -> dict[str, int]:
+        """Split -> words of its text; {} for data that were prepared before they were counted."""
+        return self.content.get("words", {})
+
     def words_per_epoch(self, split: str) -> int:
         """Returns the words that all rows of a split are made from; 0: they were not counted.
 
         Rows of pairs are made from each training document `data.dupe_factor` times.
         """
         repeats = self.content["settings"].get("dupe_factor", 1) if split == "train" else 1
-        return self.content.get("words", {}).get(split, 0) * repeats
+        return self.words.get(split, 0) * repeats
 
     @property
     def weighted_classes(self) -> tuple[str, ...]:

@@ -119,7 +119,7 @@ def find_prepared(config: DataConfig, data_dir: str, log: Log) -> Manifest | Non
             f"{data_dir} has data of other settings ({difference}): use those, or another folder"
             " (data.dir), or delete this one."
         )
-    check_max_words(config, manifest.content.get("words", {}))
+    check_max_words(config, manifest.words)
     log(f"Using the prepared data in {data_dir}.")
     return manifest
 

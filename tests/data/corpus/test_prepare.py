@@ -117,6 +117,7 @@ def test_words_are_counted_beside_what_identifies_the_data(text, prepared, manif
     manifest.save()
     again = prepare(make_config(text), manifest.folder, 1, quiet)
     assert again.fingerprint == prepared.fingerprint and again.words_per_epoch("train") == 0
+    assert " words," not in dump.summarize(again)
 
 
 @pytest.mark.parametrize("segments", ["pairs", "full_sentences", "running_text", "stream"])
