@@ -11,7 +11,6 @@ import importlib.metadata
 import importlib.util
 import math
 import os
-import pathlib
 import platform
 import subprocess
 import sys
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
 from bert_jax.files.workers import Worker
 
@@ -158,17 +158,10 @@ def table(header: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Iterator[
 
 def describe_machine(*more: str) -> str:
     """One line: processor, cores, Python and versions, also of `more` packages."""
-    processor = platform.processor() or platform.machine()
-    cpuinfo = pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = cpuinfo.read_text().splitlines()
-        names = [line.split(":")[1] for line in lines if line.startswith("model name")]
-        processor = names[0].strip() if names else processor
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}" for name in installed(*_PACKAGES, *more)
     )
-    return f"{processor}, {cores} cores; Python {platform.python_version()}, {versions}"
+    return f"{processor.describe()}; Python {platform.python_version()}, {versions}"
 
 
 def installed(*names: str) -> list[str]:

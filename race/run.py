@@ -13,14 +13,13 @@ import importlib.metadata
 import json
 import os
 import pathlib
-import platform
-import re
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 
+from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli import command_line
 from bert_jax.tools.cli.command_line import Flag
@@ -147,10 +146,7 @@ def _describe_machine(name: str) -> str:
     if name != "cpu":
         command = "import jax; print(jax.devices()[0].device_kind)"
         return subprocess.check_output([sys.executable, "-c", command], text=True).strip()
-    processor, cpuinfo = platform.processor() or platform.machine(), pathlib.Path("/proc/cpuinfo")
-    if cpuinfo.exists() and (names := re.search(r"model name\s*: (.*)", cpuinfo.read_text())):
-        processor = names[1]
-    return f"{processor}, {len(os.sched_getaffinity(0))} cores"
+    return processor.describe()
 
 
 def describe(result: Result) -> str:

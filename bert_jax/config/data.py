@@ -107,7 +107,7 @@ class DataConfig(Group):
     replay: float = setting(0.0, minimum=0, below=1, in_shards=False)
     # Folder of vocabulary and shards; empty: `data` in the workdir.
     dir: str = setting("", in_shards=False, free=True, is_path=True)
-    # Most words (between white space) that the text may have, held-out documents included; 0: any
+    # Maximum number of words (between white space) of the text, held-out documents included; 0: any
     # number. The text of `held_out` and `general` does not count.
     max_words: int = setting(0, minimum=0, in_shards=False, free=True)
     # Processes that prepare the data; 0: one for each core.

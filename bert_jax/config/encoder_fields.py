@@ -154,7 +154,7 @@ class TransformerConfig(EncoderConfig):
     copy_head: bool = setting(False)
     # Whether the masked-LM head reads the position before the masked token, from which a model of
     # next tokens predicts it too (GPT-BERT: Charpentier & Samuel 2024); see `causal_share`.
-    predicts_next: bool = setting(False, since_later=True)
+    predicts_next: bool = setting(False, added_later=True)
     # Width of a depthwise convolution over the embeddings and over the input of each attention, an
     # odd number of positions of one example (So et al. 2021 convolve queries, keys and values); it
     # starts as the identity. 0: none.

@@ -36,7 +36,7 @@ class Rule:
       check: raises UserError for a malformed text; takes the field's name and the value.
       in_shards: whether the bytes of prepared shards may depend on the field.
       free: whether the field may change when a run is resumed: no number it computes depends on it.
-      since_later: whether runs of earlier versions, whose config.json lacks the field, computed
+      added_later: whether runs of earlier versions, whose config.json lacks the field, computed
         what its default does.
       is_path: whether it may name a file or folder, or ("NAME=FILE", ...).
     """
@@ -49,7 +49,7 @@ class Rule:
     check: Callable[[str, str], Any] | None = None
     in_shards: bool = True
     free: bool = False
-    since_later: bool = False
+    added_later: bool = False
     is_path: bool = False
 
 

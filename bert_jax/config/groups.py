@@ -161,7 +161,7 @@ class CheckpointConfig(Group):
     every: str = setting("10000", check=parse_duration, free=True)
     # Durations after which a checkpoint is saved besides `every` and never deleted: ("1e6 words",
     # "50%"). Those that are longer than the run are ignored.
-    milestones: tuple[str, ...] = setting((), check=check_durations, free=True, since_later=True)
+    milestones: tuple[str, ...] = setting((), check=check_durations, free=True, added_later=True)
     # Number of newest checkpoints to keep.
     keep: int = setting(3, free=True)
     # Number of best checkpoints to keep in addition.

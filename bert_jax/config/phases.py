@@ -200,7 +200,7 @@ def check_durations(name: str, texts: tuple[Any, ...]) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Pace:
-    """A phase with what durations in it are converted by.
+    """What converts durations within a phase to steps.
 
     Attributes:
       phase: has the batch size and the sequence length that examples and tokens are counted with.
@@ -215,7 +215,7 @@ class Pace:
     def steps_per_unit(self, unit: str, steps: int) -> float:
         """Returns the steps of one unit of `parse_duration`.
 
-        A step has as many words as rows of the epoch's mean.
+        The words of a step are a mean: the rows of a batch times the words per row of an epoch.
 
         Args:
           unit: the unit.

@@ -5,7 +5,7 @@
 
 A duration (`warmup`, `*.every`) is a string: "10000" or "10000 steps", "2 epochs", "1e6 examples",
 "3e9 tokens", "1e6 words", or "1%" of the run. "0" is never, or no warm-up. The words of a step
-are a mean: those of an epoch's text (between white space) / its rows x the batch size.
+(between white space) are a mean: the rows of its batch times the words per row of an epoch.
 """
 
 import dataclasses
@@ -355,7 +355,7 @@ class PretrainingConfig(RunConfig):
     )
     # Share of the steps, evenly spaced, in which a masked language model is trained on next tokens,
     # with causal attention (1/16 in GPT-BERT: Charpentier & Samuel 2024; with model.predicts_next).
-    causal_share: float = setting(0.0, minimum=0, below=1, since_later=True)
+    causal_share: float = setting(0.0, minimum=0, below=1, added_later=True)
     data: DataConfig = DataConfig()
 
     def complete_data(self) -> None:

@@ -110,7 +110,7 @@ def _own_values(found: Mapping[str, Any], group: Group) -> dict[str, Any]:
     """
     known = group.to_dict()
     own = rules(type(group)).items()
-    may_miss = {name for name, rule in own if rule.free or rule.since_later}
+    may_miss = {name for name, rule in own if rule.free or rule.added_later}
     found = {name: known[name] for name in known if name in may_miss} | dict(found)
     if missing := sorted(known.keys() - found.keys()):
         raise UserError(f"{missing[0]} is missing.")

@@ -19,7 +19,8 @@ from bert_jax.data.minimal_pairs import MinimalPair, read_pairs
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.scoring import METHODS, Scorer
+from bert_jax.inference.scoring import Scorer
+from bert_jax.scores.language_model import METHODS
 from bert_jax.scores.minimal_pairs import PairScores, score_pairs
 
 # Positions of a batch: with fewer, small models wait for their programs.

@@ -60,7 +60,7 @@ def load(
         openai/finetune-transformer-lm, which needs no conversion.
       dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
         and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
-      exact: whether all results of a text have the same bytes in any company and order, as with
+      exact: whether all results of a text have the same bytes in any batch and order, as with
         `Model.encode(exact=True)`.
       values: fields of the run's configuration to use instead of its own, with "__" in place of
         dots, such as `task__long_texts="windows"`, `task__subwords="mean"`.
@@ -147,7 +147,7 @@ class Model(TrainedModel):
 
     @functools.cached_property
     def _exact(self) -> "Model":
-        """The same model, with equal bytes for a text in any company."""
+        """The same model, with equal bytes for a text in any batch."""
         choices = {**self.choices, "exact": True}
         return self if self.exact else dataclasses.replace(self, exact=True, choices=choices)
 
@@ -358,7 +358,7 @@ class Model(TrainedModel):
             `(question, context)`; for multiple choice `(context, endings)`; or dicts, whose keys
             may be the columns that the model was trained on, as those of a table are.
           top_k: candidates for each mask, if the model fills in masks.
-          exact: whether results have the same bytes in any company; see `encode`.
+          exact: whether results have the same bytes in any batch; see `encode`.
 
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
@@ -433,7 +433,7 @@ class Model(TrainedModel):
 
         Args:
           texts: texts or pairs.
-          exact: whether results have the same bytes in any company; see `encode`.
+          exact: whether results have the same bytes in any batch; see `encode`.
 
         Raises:
           UserError: the model has no trained head that predicts words.

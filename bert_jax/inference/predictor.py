@@ -17,7 +17,7 @@ Results differ by less than 1e-5 from those of one text in each row, which is ho
 that cannot keep the texts of a row apart: ELMo, BiLSTM and CRF heads, pairs in both orders, and
 multiple choice. Equal inputs in equal order give equal bits.
 
-With `TrainedModel.exact` a text gives equal bits in any company and order: it is alone in a row
+With `TrainedModel.exact` a text gives equal bits in any batch and order: it is alone in a row
 whose length depends on it alone, and a program has one number of rows, the missing ones of padding,
 so that no sum is made in another way.
 """

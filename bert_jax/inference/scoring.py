@@ -50,11 +50,6 @@ def check_fills_masks(model: TrainedModel) -> None:
     model.task.check_trained(model.untrained, model.folder)
 
 
-# How a model of masked tokens scores: each token masked in turn; with the later pieces of its word;
-# by the tokens before it, for a model that was trained on next tokens too. Others have no choice.
-METHODS = ("", "within_words", "next_tokens")
-
-
 class Scorer:
     """Scores texts with a model that fills masks or predicts next tokens.
 
@@ -68,7 +63,7 @@ class Scorer:
 
         Args:
           predictor: runs the model.
-          method: one of METHODS.
+          method: one of `language_model.METHODS`.
 
         Raises:
           UserError: the model has no trained head that predicts tokens, or not as the method needs.

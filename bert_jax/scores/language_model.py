@@ -5,6 +5,9 @@ from collections.abc import Mapping
 
 # exp of more overflows; a model with such a loss has diverged.
 _LARGEST_EXPONENT = 700.0
+# How a masked language model scores a text: each token masked in turn; with the later pieces of its
+# word; or by the tokens before it, if it was trained on next tokens too. Others use the first.
+METHODS = ("", "within_words", "next_tokens")
 
 
 def perplexity(loss: float) -> float:

@@ -96,7 +96,7 @@ MODEL = Flag(
 )
 TRACKERS = Flag("trackers", "", "What gets the metrics too: wandb, mlflow, or wandb,mlflow.")
 TRAINED = (MODEL, CACHE, IMPORT, OVERRIDES)
-EXACT = Flag("exact", False, "Equal bytes for a text in any company and order (docs/encode.md).")
+EXACT = Flag("exact", False, "Equal bytes for a text in any batch and order (docs/encode.md).")
 TOP_K = Flag("top_k", 5, "Candidates for each [MASK].", minimum=1)
 INPUTS = Flag("TEXT", [], "texts, files, or - for standard input")
 COLUMN = Flag("column", "", "Column of the texts in tables, by name or number from 0.")
@@ -397,10 +397,8 @@ def load_model(flags: argparse.Namespace) -> "TrainedModel":
     from bert_jax.formats import format_of
 
     format_of(flags.model)  # what is no model is reported before jax is imported
-    from bert_jax.devices import allocator, compilation_cache
+    prepare_process(flags.compilation_cache)
     from bert_jax.inference import loading
 
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
     exact = getattr(flags, "exact", False)
     return loading.load_model(flags.model, lambda config: _changed(config, flags.overrides), exact)

@@ -19,6 +19,7 @@ import argparse
 
 from bert_jax.config import store
 from bert_jax.files.errors import UserError
+from bert_jax.scores.language_model import METHODS
 from bert_jax.tools.cli.command_line import (
     MODEL,
     RUN,
@@ -37,8 +38,8 @@ FLAGS = (
     Flag(
         "method",
         "",
-        "within_words: masks the later pieces of a word too; next_tokens: by the tokens before.",
-        ("", "within_words", "next_tokens"),
+        "Masks the later pieces of a word too (within_words), or scores by next tokens.",
+        METHODS,
     ),
     Flag("per_paradigm", 0, "Pairs of each paradigm, evenly spaced; 0: all.", minimum=0),
     Flag("output", "", "File for the scores of each pair, .jsonl or .parquet."),

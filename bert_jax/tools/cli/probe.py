@@ -14,7 +14,7 @@ import argparse
 import dataclasses
 import pathlib
 
-from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag
+from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag, prepare_process
 from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 
 FLAGS = (
@@ -28,15 +28,13 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     check_output(flags.output, OBJECTS, [flags.data])
     from bert_jax.config.store import is_run
-    from bert_jax.devices import allocator, compilation_cache
     from bert_jax.files.atomic import write_json
     from bert_jax.inference.model import load
     from bert_jax.inference.probing import probe
     from bert_jax.tools.report.report import write_report
     from bert_jax.tools.report.workdir import PROBES
 
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
+    prepare_process(flags.compilation_cache)
     found = probe(load(flags.model), flags.data, flags.max_texts)
     layers = range(len(found[0].layers))
     print(f"{'':<24} {'texts':>7} {'constant':>9} {'TF-IDF':>7}", *(f"{n:>6}" for n in layers))

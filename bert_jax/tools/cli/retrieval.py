@@ -8,7 +8,7 @@ Add --help to one of them for its flags.
 
 import argparse
 
-from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag
+from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag, prepare_process
 from bert_jax.tools.outputs.files import check_output, write_objects
 
 KIND = "retrieval command"
@@ -57,11 +57,9 @@ def mine(flags: argparse.Namespace) -> None:
 
 
 def _load(flags: argparse.Namespace, path: str):
-    from bert_jax.devices import allocator, compilation_cache
+    prepare_process(flags.compilation_cache)
     from bert_jax.inference.model import load
 
-    allocator.keep_freed_memory()
-    compilation_cache.use(flags.compilation_cache)
     return load(path)
 
 

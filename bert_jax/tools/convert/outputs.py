@@ -15,7 +15,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models import make_encoder
 from bert_jax.models.copy_head import CopyHead
-from bert_jax.models.heads import LinearHead, LMHead
+from bert_jax.models.heads import LinearHead, LMHead, predicting_positions
 from bert_jax.models.pooling import EncoderWithPooler, pool
 
 _MAX_LENGTH = 64
@@ -71,9 +71,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
         )
         encoded, pooled = outputs if has_pooler else (outputs, None)
-        slots = encoded.hidden
-        if getattr(model, "predicts_next", False):
-            slots = jax.numpy.concatenate([slots[:, :1], slots[:, :-1]], axis=1)
+        places = predicting_positions(model, _all_positions(batch))
+        slots = jax.numpy.take_along_axis(encoded.hidden, places[:, :, None], axis=1)
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:
             values["pooled"] = pooled[:, 0]
@@ -113,11 +112,16 @@ def _with_copies(
     loaded: LoadedModel, head: Any, slots: Any, encoded: Any, batch: Batch, logits: jax.Array
 ) -> jax.Array:
     """Returns the log-probabilities of the words of all positions, copies included."""
-    places = jax.numpy.broadcast_to(np.arange(logits.shape[1]), logits.shape[:2])
-    with_places: Any = {**batch, "masked_lm_positions": places}
+    with_places: Any = {**batch, "masked_lm_positions": _all_positions(batch)}
     module = CopyHead(loaded.model, loaded.tokenizer.mask_id)
     copies: Any = module.apply({"params": head}, slots, encoded.attended, with_places)
     return copies.mix(jax.nn.log_softmax(logits))
+
+
+def _all_positions(batch: Batch) -> jax.Array:
+    """int32[batch, seq]: 0, 1, ... in each row."""
+    shape = batch["input_ids"].shape[:2]
+    return jax.numpy.broadcast_to(jax.numpy.arange(shape[1], dtype=np.int32), shape)
 
 
 def _is_linear(config: RunConfig, tree: Any, encoder: str) -> bool:
