@@ -12,6 +12,8 @@ A model that predicts next tokens gives the log-likelihood itself, in one pass:
 
     LL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | the tokens before it)
 
+For ELMo, which has a language model of each direction, ln p is the mean of the two.
+
 The PLL of a word that the tokenizer splits is too high, since its other pieces give it away. The
 variant within words also masks the pieces of the word that follow the token (Kauf & Ivanova 2023,
 "A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
@@ -33,7 +35,7 @@ from bert_jax.config.run import PretrainingConfig
 from bert_jax.data.labelled.texts import Text, TextRow, encode_text, masked_copies
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
-from bert_jax.inference.predictor import Predictor, predict_step
+from bert_jax.inference.predictor import Predictor
 from bert_jax.tasks.causal_lm.task import CausalLM, predicted_positions
 from bert_jax.tasks.pretraining.task import mask_log_probabilities
 
@@ -75,12 +77,12 @@ class Scorer:
         if method == "next_tokens":
             self._task = _forward_task(model)
         task = self._task.bind(self._task.model or model.encoder, model.tokenizer)
-        if task.READS_FORWARD:
+        if task.HAS_LIKELIHOOD:
             task.check_trained(model.untrained, model.folder)
             if self._within_words:
                 raise UserError(f"{model.folder} predicts next tokens: there is nothing to mask.")
             self.name, self.short_name = "log_likelihood", "LL"
-            forward = functools.partial(predict_step, task=task)
+            forward = functools.partial(_values, task)
         else:
             check_fills_masks(model)
             self.name, self.short_name = "pseudo_log_likelihood", "PLL"
@@ -93,11 +95,11 @@ class Scorer:
         """Tokenizes a text or a pair; raises UserError if the model has too few positions."""
         model = self._model
         row = encode_text(text, model.tokenizer, model.encoder.max_position_embeddings)
-        return self._task.begin(row, model.tokenizer) if self._task.READS_FORWARD else row
+        return self._task.begin(row, model.tokenizer) if self._task.HAS_LIKELIHOOD else row
 
     def count_passes(self, row: TextRow) -> int:
         """Returns how often a text goes through the model."""
-        return 1 if self._task.READS_FORWARD else len(row.word_positions)
+        return 1 if self._task.HAS_LIKELIHOOD else len(row.word_positions)
 
     def score(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
@@ -136,7 +138,7 @@ class Scorer:
         return (math.fsum(values) for _, values in self._score(rows, done))
 
     def _score(self, rows: Iterable[TextRow], done: Any) -> Iterator[Scored]:
-        if self._task.READS_FORWARD:
+        if self._task.HAS_LIKELIHOOD:
             return self._next_tokens(rows, done)
         return self._masks_in_turn(rows, done)
 
@@ -163,7 +165,7 @@ def _forward_task(model: TrainedModel) -> Any:
     Raises:
       UserError: it was not trained to.
     """
-    if model.task.READS_FORWARD:
+    if model.task.HAS_LIKELIHOOD:
         return model.task
     config = model.config
     assert isinstance(config, PretrainingConfig)  # its task fills masks
@@ -173,6 +175,10 @@ def _forward_task(model: TrainedModel) -> Any:
             " method='next_tokens' out."
         )
     return dataclasses.replace(CausalLM.as_phase(model.encoder), data=config.data)
+
+
+def _values(task: Any, params: Any, batch: Any) -> dict[str, jax.Array]:
+    return {"log_probabilities": task.log_probabilities(params, batch)}
 
 
 def _mask_values(*args: Any) -> dict[str, jax.Array]:

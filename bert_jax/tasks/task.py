@@ -67,6 +67,8 @@ class Task(TaskConfig):
     FILLS_MASKS: ClassVar[bool] = False
     # Whether the model predicts each token from those before it.
     READS_FORWARD: ClassVar[bool] = False
+    # Whether it gives the tokens of a text probabilities without masks; see `log_probabilities`.
+    HAS_LIKELIHOOD: ClassVar[bool] = False
     # Whether the rows are those of streams: row b of a batch continues row b of the one before.
     READS_STREAMS: ClassVar[bool] = False
     # What the model is trained to give for a text: a `dense` vector, or a `sparse` one, the weights

@@ -37,7 +37,7 @@ def make_suite_evaluator(run: Run, phase: Phase) -> Callable[[Any], dict[str, fl
     """
     task: Any = run.task_at(phase, evaluate=True)
     settings = run.config.eval
-    if settings.suites and not (task.FILLS_MASKS or task.READS_FORWARD):
+    if settings.suites and not (task.FILLS_MASKS or task.HAS_LIKELIHOOD):
         raise UserError(
             f"config.eval.suites: the task {run.config.task.name} predicts neither masked nor next"
             " tokens."
@@ -70,7 +70,7 @@ class _Suite:
         for number, sentence in enumerate(s for p in self.pairs for s in (p.good, p.bad)):
             text = Text(sentence, where=f"A sentence of {suite}")
             row = encode_text(text, tokenizer, self.model.max_position_embeddings)
-            if task.READS_FORWARD:
+            if task.HAS_LIKELIHOOD:
                 row = task.begin(row, tokenizer)
                 self.rows.append((row, number, predicted_positions(row) - 1))
             else:
@@ -78,8 +78,9 @@ class _Suite:
                 self.rows += ((copy, number, np.zeros(1, int)) for copy in copies)
         self.encoded = EncodedTexts([row for row, _, _ in self.rows], tokenizer)
         self.add_fields = make_add_fields(self.model, tokenizer)
-        forward = functools.partial(_next_tokens, task)
-        if not task.READS_FORWARD:
+        if task.HAS_LIKELIHOOD:
+            forward = task.log_probabilities
+        else:
             pieces = len(tokenizer.pieces)
             forward = functools.partial(mask_log_probabilities, task.make_model(), pieces)
         where = sharding.replicated(mesh)
@@ -114,9 +115,3 @@ def _accuracy(suite: _Suite, params: Any) -> float:
             totals[sentence] += values[place, positions].sum()
     groups = ([getattr(pair, name) for pair in suite.pairs] for name in ("paradigm", "field"))
     return score_pairs(totals[::2], totals[1::2], *groups).mean.value
-
-
-def _next_tokens(task: Any, params: Any, batch: Any) -> jax.Array:
-    """float32[batch, seq]: the log-probability of the token after each position."""
-    outputs = task.make_model().apply({"params": params}, batch, deterministic=True)
-    return task.answers(outputs, batch)["log_probabilities"]

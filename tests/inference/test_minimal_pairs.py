@@ -2,16 +2,28 @@
 
 import dataclasses
 import json
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.config.store import parse
 from bert_jax.data.labelled.texts import Text
 from bert_jax.files.errors import UserError
+from bert_jax.text.word_tokenizer import make_word_vocabulary
 from bert_jax.tools.cli import command_line, evaluate
 from tests.inference.conftest import VOCABULARY, make_texts
 from tests.inference.test_scoring import slow_scores
+
+ELMO = {
+    "model__hidden_size": 8,
+    "model__cell_size": 6,
+    "model__num_layers": 2,
+    "model__filters": ((1, 4), (2, 4)),
+    "model__max_position_embeddings": 40,
+    "task__softmax": "full",
+}
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +83,27 @@ def test_a_left_to_right_model_has_log_likelihoods(suite, make_run):
         bert_jax.evaluate_suite(model, suite, "within_words")
     with pytest.raises(UserError, match="method='words' must be one of '', 'within_words', 'n"):
         bert_jax.evaluate_suite(model, suite, "words")
+
+
+def test_of_elmo_the_directions_count_alike(suite, make_run):
+    """The words of texts as streams, whose ends are taken away, against the suite's padded rows."""
+    content = make_word_vocabulary(VOCABULARY)
+    size = content.count(b"\n")
+    config = bert_jax.get_config("elmo:small", **ELMO, model__vocab_size=size)
+    model = bert_jax.load(make_run(parse(config), vocabulary=("vocab.txt", content))[1])
+    found = bert_jax.evaluate_suite(model, suite, per_paradigm=4)
+    task = model.task.bind(model.encoder, model.tokenizer)
+    for pair, total in zip(found.pairs, found.good, strict=True):
+        rows = task.encode([Text(pair.good)], model.tokenizer, Counter())
+        batch = model.add_fields(rows.take(np.array([0]), int(rows.lengths[0])))
+        assert "reverse_character_ids" in batch
+        outputs = task.make_model().apply({"params": model.params}, batch)
+        both = 0.0
+        for scores, labels in (outputs.forward, "next_ids"), (outputs.backward, "previous_ids"):
+            logits = np.float64(scores.logits()[0, :-1, :size])
+            values = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+            both += values[range(len(values)), batch[labels][0, :-1]].sum()
+        assert total == pytest.approx(both / 2, abs=1e-3)
 
 
 def test_a_model_of_masked_and_next_tokens_has_both_scores(suite, make_run, workdir):

@@ -11,9 +11,10 @@ import pytest
 
 from bert_jax.devices import processes
 
-# Gloo prints its lines piece by piece from several threads, so that they mix anywhere but in these.
+# The pieces of the lines that Gloo prints from several threads, in any order.
 GLOO = re.compile(
-    r"\[Gloo\] Rank | is connected to | peer ranks\. |Expected number of connected peer ranks is : |\d"
+    r"\[Gloo\] Rank | is connected to | peer ranks\. "
+    r"|Expected number of connected peer ranks is : |\d"
 )
 
 

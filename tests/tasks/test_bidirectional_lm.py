@@ -212,11 +212,18 @@ def test_probabilities_of_texts_are_those_of_each_text_alone():
             "example_ids": np.ones((1, len(ids) + 1), np.int32),
         }
         outputs = apply(params, batch)
-        expected = []
+        expected, of_words = [], []
         for scores, sequence in (outputs.forward, forward), (outputs.backward, backward):
             logits = (np.float64(scores.features[0]) @ table.T + bias)[:, :SIZE]
             log_probabilities = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-            expected.append(sum(x[i] for x, i in zip(log_probabilities, sequence[1:], strict=True)))
+            values = [x[i] for x, i in zip(log_probabilities, sequence[1:], strict=True)]
+            expected.append(sum(values))
+            of_words.append(np.array(values[:-1]))
+        padded = np.zeros((2, 1, len(ids) + 5), np.int32)
+        padded[:, 0, : len(ids) + 2] = [0, *ids, 1], [1] * (len(ids) + 2)
+        batch = dict(zip(("input_ids", "example_ids"), padded, strict=True))
+        both = task.log_probabilities(params["params"], batch)[0, : len(ids)]
+        np.testing.assert_allclose(both, (of_words[0] + of_words[1][::-1]) / 2, atol=1e-4)
         assert found["tokens"] == len(ids)
         assert found["forward_log_probability"] == pytest.approx(expected[0], abs=1e-4)
         assert found["backward_log_probability"] == pytest.approx(expected[1], abs=1e-4)

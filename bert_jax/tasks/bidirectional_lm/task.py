@@ -12,6 +12,7 @@ direction, its beginning); `perplexity` is exp of their negative mean for one to
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any, Self
@@ -27,7 +28,7 @@ from bert_jax.config.groups import OptimizerConfig
 from bert_jax.config.run import PretrainingConfig, RunConfig
 from bert_jax.data.corpus.corpus_rows import CorpusRows
 from bert_jax.data.corpus.streams import StreamFormat
-from bert_jax.data.labelled.texts import Text
+from bert_jax.data.labelled.texts import Text, TextRow
 from bert_jax.files.errors import UserError
 from bert_jax.models import MODELS
 from bert_jax.models.heads import WordScores
@@ -104,7 +105,7 @@ class BidirectionalLM(CorpusTask):
     predicts: bool = derived(False)
 
     LM_HEAD = ("softmax/", "a softmax")
-    READS_STREAMS = True
+    HAS_LIKELIHOOD = READS_STREAMS = True
     EXAMPLE = Text
 
     @classmethod
@@ -264,13 +265,44 @@ class BidirectionalLM(CorpusTask):
         """float32[batch] `forward` and `backward`, in nats."""
         if not self.predicts:
             return {}
-        losses = []
+        values = self._log_probabilities(outputs, batch)
+        forward, backward = (
+            (of_words * batch["target_weights"]).sum(axis=1) for of_words in values
+        )
+        return {"forward": forward, "backward": backward}
+
+    def _log_probabilities(
+        self, outputs: BidirectionalOutputs, batch: Batch
+    ) -> Iterator[jax.Array]:
+        """Yields float32[batch, seq] of each direction; words outside the vocabulary have none."""
         for scores, labels in self._scored(outputs, batch):
             table, bias = scores.table[: self.num_words], scores.bias[: self.num_words]
             words = WordScores(scores.features, table, bias)
-            losses.append(cross_entropy_of_scores(words, labels)[0])
-        forward, backward = (-(loss * batch["target_weights"]).sum(axis=1) for loss in losses)
-        return {"forward": forward, "backward": backward}
+            yield -cross_entropy_of_scores(words, labels)[0]
+
+    def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
+        """Returns a text as it is read: it has the markers of the training rows."""
+        return row
+
+    def log_probabilities(self, params: Any, batch: Batch) -> jax.Array:
+        """float32[batch, seq]: ln p of the token after each position, the mean of both directions.
+
+        One direction gives it the tokens before it, the other one those after it.
+
+        Args:
+          params: of `make_model`.
+          batch: texts with their markers, one in each row.
+        """
+        turned = functools.partial(_turn, batch["example_ids"])
+        names = {"input_ids": "reverse_ids", "character_ids": "reverse_character_ids"}
+        batch = {**batch, **{names[n]: turned(batch[n]) for n in names if n in batch}}
+        labels = {"next_ids": batch["input_ids"], "previous_ids": batch["reverse_ids"]}
+        labels = {name: jnp.roll(ids, -1, axis=1) for name, ids in labels.items()}
+        outputs: Any = self.make_model().apply({"params": params}, batch, deterministic=True)
+        forward, backward = self._log_probabilities(outputs, labels)
+        # In the backward direction, position i has the token i + 2 before the end.
+        backward = jnp.roll(turned(jnp.roll(backward, 1, axis=1)), -1, axis=1)
+        return (forward + backward) / 2
 
     def init_carry(self, batch_size: int) -> Any:
         return self.make_model().init_carry(batch_size)
@@ -308,3 +340,12 @@ class BidirectionalLM(CorpusTask):
             values[name] = perplexity(values[loss])
         values |= text_scores(values["bidirectional_lm_loss"], rows.text_counts)
         return {"loss": values["loss"], **{name: values[name] for name in self.metrics}}, []
+
+
+def _turn(example_ids: jax.Array, values: jax.Array) -> jax.Array:
+    """[batch, seq, ...] -> the same with the text of each row (not its padding) reversed."""
+    lengths = (example_ids > 0).sum(axis=1, keepdims=True)
+    order = (lengths - 1 - jnp.arange(values.shape[1])[None]) % values.shape[1]
+    return jnp.take_along_axis(
+        values, order.reshape(*order.shape, *[1] * (values.ndim - 2)), axis=1
+    )

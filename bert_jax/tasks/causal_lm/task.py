@@ -12,7 +12,7 @@ is the probability of the text, given only its beginning marker:
 
 import dataclasses
 import math
-from typing import Self
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -52,7 +52,7 @@ class CausalLM(CorpusTask):
     num_pieces: int = derived(0)
 
     LM_HEAD = ("masked_lm/", "a head that predicts tokens")
-    READS_FORWARD = True
+    READS_FORWARD = HAS_LIKELIHOOD = True
     CAN_BE_PHASE = True
     EXAMPLE = Text
 
@@ -159,6 +159,11 @@ class CausalLM(CorpusTask):
         scores = dataclasses.replace(outputs, table=table, bias=bias)
         values, _ = cross_entropy_of_scores(scores, labels)
         return {"log_probabilities": -values}
+
+    def log_probabilities(self, params: Any, batch: Batch) -> jax.Array:
+        """float32[batch, seq]: ln p of the token after each position, given those up to it."""
+        outputs: Any = self.make_model().apply({"params": params}, batch, deterministic=True)
+        return self.answers(outputs, batch)["log_probabilities"]
 
     def head_flops_per_token(self) -> float:
         return word_flops(self.model)
