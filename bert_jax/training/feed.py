@@ -40,6 +40,7 @@ class Shape:
 
     Attributes:
       phase: the phase with such batches.
+      kind: what the steps train: the phase, or the same on next tokens (`Run.kinds_of_steps`).
       number: the first step of the phase with such a batch, counted from 0.
       rows, length: shape of `input_ids`, with rows of padding.
       own_rows: rows without them.
@@ -48,12 +49,20 @@ class Shape:
     """
 
     phase: Phase
+    kind: Phase
     number: int
     rows: int
     length: int
     own_rows: int
     steps: float
     flops: float
+
+    @property
+    def name(self) -> str:
+        """Returns "32 x 64 tokens", or "32 x 64 tokens, next ones predicted"."""
+        return f"{self.rows} x {self.length} tokens" + (
+            ", next ones predicted" if self.kind != self.phase else ""
+        )
 
 
 def shapes(run: Run, phase: Phase) -> list[Shape]:
@@ -62,8 +71,10 @@ def shapes(run: Run, phase: Phase) -> list[Shape]:
     found = []
     for (own_rows, length), (number, share) in _shares(run.training_rows(phase), phase).items():
         rows = run.padded_rows(phase, own_rows)
-        flops = run.flops_per_token(phase, length) * rows * length
-        found.append(Shape(phase, number, rows, length, own_rows, share * steps, flops))
+        for kind, part in run.kinds_of_steps(phase).items():
+            flops = run.flops_per_token(kind, length) * rows * length
+            sizes = number, rows, length, own_rows, part * share * steps
+            found.append(Shape(phase, kind, *sizes, flops))
     return found
 
 

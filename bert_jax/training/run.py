@@ -83,16 +83,20 @@ class Run:
         """Returns the phase of step number `step` (from 0); past the end, the last."""
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
-    def kinds_of_steps(self, phase: Phase) -> tuple[Phase, ...]:
-        """Returns the phase, and, with `causal_share`, the same on next tokens."""
+    def kinds_of_steps(self, phase: Phase) -> dict[Phase, float]:
+        """Returns the share of the phase's steps; with `causal_share` also of those on next tokens.
+
+        These train the same phase with another task.
+        """
         share = self.config.get("causal_share", 0.0)
-        mixes = share > 0 and not phase.task
-        return (phase, dataclasses.replace(phase, task=NEXT_TOKENS)) if mixes else (phase,)
+        if not share or phase.task:
+            return {phase: 1.0}
+        return {phase: 1 - share, dataclasses.replace(phase, task=NEXT_TOKENS): share}
 
     def kind_of_step(self, phase: Phase, step: int) -> Phase:
         """Returns which of `kinds_of_steps` step number `step` (from 0) trains."""
-        kinds, share = self.kinds_of_steps(phase), self.config.get("causal_share", 0.0)
-        return kinds[-1 if math.floor((step + 1) * share) > math.floor(step * share) else 0]
+        *_, share = (kinds := self.kinds_of_steps(phase)).values()
+        return [*kinds][-1 if math.floor((step + 1) * share) > math.floor(step * share) else 0]
 
     def task_at(self, phase: Phase, evaluate: bool = False) -> Task:
         """Returns the task for the encoder in a phase, as it is trained or evaluated.

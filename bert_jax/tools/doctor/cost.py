@@ -126,8 +126,12 @@ def check_cost(
         if run.training:  # batches of several lengths, of which the longest is compiled
             flops = sum(shape.steps * shape.flops for shape in shapes(run, phase))
             return flops / num_devices / chip.flops
-        (step,) = (c for c in steps if c.program.phase == phase)
-        return (phase.last_step - phase.first_step) * bound(step, chip, num_devices).seconds
+        kinds = run.kinds_of_steps(phase)
+        of_kinds = [c for c in steps if c.program.phase in kinds]
+        of_step = sum(
+            kinds[c.program.phase] * bound(c, chip, num_devices).seconds for c in of_kinds
+        )
+        return (phase.last_step - phase.first_step) * of_step
 
     hours = sum(seconds(phase) for phase in run.phases if phase.share) / 3600
     values = {"steps": run.steps, "hours": hours, "chip_hours": hours * target.num_chips}

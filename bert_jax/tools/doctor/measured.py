@@ -124,7 +124,7 @@ class Workbench:
         batch = abstract_batch(run, host_batch(run, phase, phase.first_step + shape.number))
         found = step_programs(
             run,
-            phase,
+            shape.kind,
             with_rows(batch, rows),
             batch_size=0 if rows == shape.rows else rows,
             warmup_steps=self._warmup,

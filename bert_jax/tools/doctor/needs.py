@@ -42,8 +42,8 @@ def describe_shape(measured: Measured) -> Finding:
     """Returns the finding of a shape: how long its step takes, or why the compiler refuses it."""
     shape, seconds = measured.shape, measured.step_seconds
     if refused := next((c.no_room for c in measured.compiled if c.no_room), ""):
-        return problem(f"{shape.rows} x {shape.length} tokens: {refused}")
-    what = f"{shape.rows} x {shape.length} tokens: compiled in {measured.compile_seconds:.0f} s"
+        return problem(f"{shape.name}: {refused}")
+    what = f"{shape.name}: compiled in {measured.compile_seconds:.0f} s"
     if seconds:
         speed = shape.rows * shape.length / seconds
         what += f"; {seconds:.3g} s a step, {speed:,.0f} tokens/s"
@@ -84,12 +84,10 @@ def check_memory(
         )
         free = free * devices + (used_memory() if free else 0)
     needed = at_most + rest
-    shape = largest.shape
-    largest_of = "evaluations" if evaluates_most else f"steps of {shape.rows} x {shape.length}"
+    largest_of = "evaluations" if evaluates_most else f"steps of {largest.shape.name}"
     what = (
         f"The run needs about {in_bytes(needed)} of memory: {in_bytes(at_most)} for"
-        f" {largest_of}{'' if evaluates_most else ' tokens'}, of them {in_bytes(state)} for"
-        f" parameters and optimizer{more}"
+        f" {largest_of}, of them {in_bytes(state)} for parameters and optimizer{more}"
     )
     if not free:
         yield ok(f"{what}; the free memory is not known.")

@@ -47,7 +47,7 @@ AbstractBatch = dict[str, jax.ShapeDtypeStruct]
 class Program:
     """A program that is not compiled yet."""
 
-    name: str  # "step", "gradient" (of a step in two programs) or "evaluation"
+    name: str  # "step", "gradient" (of a step in two programs), "step on next tokens", "evaluation"
     phase: Phase
     rows: int  # of its batch, over all devices
     length: int
@@ -110,7 +110,9 @@ def programs(run: Run) -> list[Program]:
     for phase in run.phases:
         if phase.share:
             batch = _longest_batch(run, phase)
-            found += [*step_programs(run, phase, batch), evaluation_program(run, phase, batch)]
+            for kind in run.kinds_of_steps(phase):
+                found += step_programs(run, kind, batch)
+            found.append(evaluation_program(run, phase, batch))
     return found
 
 
@@ -126,7 +128,7 @@ def step_programs(
 
     Args:
       run: the run.
-      phase: one of its phases.
+      phase: one of its phases, or of its `kinds_of_steps`.
       batch: a batch with its rows of padding.
       batch_size: rows without them; 0: those of the phase.
       warmup_steps: steps of the warmup.
@@ -147,10 +149,13 @@ def step_programs(
     flops = flops_per_token(task, length) * math.prod([rows, *choices, length])
     parts, _ = sharding.even_parts(run.mesh, rows, run.config.num_microbatches(size))
     (first, arguments), *second = step.programs(state, batch, keys, constants)
-    name = "gradient" if second else "step"
+    of_kind = "" if phase in run.phases else " on next tokens"
+    name = f"{'gradient' if second else 'step'}{of_kind}"
     found = [Program(name, phase, rows, length, parts, flops, sizes, first, arguments)]
     for program, arguments in second:
-        found.append(Program("step", phase, rows, length, 1, 0, sizes, program, arguments))
+        found.append(
+            Program(f"step{of_kind}", phase, rows, length, 1, 0, sizes, program, arguments)
+        )
     return found
 
 

@@ -42,6 +42,21 @@ def test_each_phase_with_steps_has_a_step_and_an_evaluation(make_plan):
     assert [program.microbatches for program in programs(halves)] == [4, 4, 2, 2]
 
 
+def test_a_run_on_masked_and_next_tokens_has_steps_of_both_kinds(make_config, tmp_path):
+    config = make_config(
+        causal_share=0.25, model__next_sentence=False, data__segments="full_sentences", steps=20
+    )
+    planned = programs(plan(config, make_checked_mesh(config)))
+    assert [p.name for p in planned] == ["step", "step on next tokens", "evaluation"]
+    assert planned[1].flops > planned[0].flops  # of the head, at all positions
+    run = open_run(config, str(tmp_path))
+    (phase,) = run.phases
+    masked, following = shapes(run, phase)
+    made = [run.kind_of_step(phase, step) for step in range(20)]
+    assert made.count(masked.kind) == masked.steps and made.count(following.kind) == following.steps
+    assert [masked.flops, following.flops] == [p.flops for p in planned[:2]]
+
+
 def test_the_batch_is_that_of_prepared_data(make_config, tmp_path):
     config = make_config(mesh__data=4, mesh__fsdp=2, data__max_examples_per_row=2)
     run = open_run(config, str(tmp_path))
