@@ -14,6 +14,7 @@ Zhang et al. 2021 (more steps, bias correction) show that short runs without cor
 small sets.
 """
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -39,6 +40,9 @@ _SMALL_FILE = 2000
 # Steps that training has at least, if epochs permit.
 _MIN_STEPS = 1000
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 20
+# With skewed classes: their weight is this power of the ratio of their counts (at 1, too many texts
+# would be of a rare class); and the epochs that make so many steps.
+_TEMPER, _SKEWED_STEPS, _SKEWED_EPOCHS = 0.75, 200, 2
 # Tokens of a row; more are cut off. Longer rows cost time only where texts are longer.
 _MAX_LENGTH, _LENGTH_STEP = 512, 64
 # Share of the texts that should not be cut off.
@@ -109,14 +113,23 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
     total, (name, most) = sum(counts.values()), max(counts.items(), key=lambda item: item[1])
     if not most > SKEWED * total:
         return {}
-    share = f"{most / total:.0%} of the examples have the label {name!r}"
+    weights = {label: round((most / counts[label]) ** _TEMPER, 2) for label in sorted(counts)}
+    batch = _SMALL_BATCH if total < _SMALL_FILE else _BATCH
+    epochs = min(_MAX_EPOCHS, max(_SKEWED_EPOCHS, round(_SKEWED_STEPS * batch / total)))
     return {
-        "task.class_weights": ("auto", share),
+        "task.class_weights": (
+            json.dumps(weights, ensure_ascii=False),
+            f"{most / total:.0%} of the examples have the label {name!r}",
+        ),
         "task.weighting": (
             "logits",
-            "decides as if all classes were equally frequent (Menon et al. 2021)",
+            "decides as if the classes were nearly equally frequent (Menon et al. 2021)",
         ),
-        "epochs": (float(_MIN_EPOCHS), "more make the model too sure of the frequent class"),
+        "epochs": (
+            float(epochs),
+            f"{_SKEWED_EPOCHS} or about {_SKEWED_STEPS} steps: more make the model too sure of the"
+            " frequent class",
+        ),
     }
 
 

@@ -10,6 +10,7 @@ from bert_jax.plans.recipe import (
     length_recipe,
     skewed_recipe,
 )
+from bert_jax.tasks.class_loss import parse_class_weights
 
 
 def values(recipe):
@@ -76,4 +77,10 @@ def test_the_length_covers_nearly_all_texts(lengths, limit, expected):
 
 def test_classes_are_skewed_above_four_fifths():
     assert skewed_recipe({"a": 80, "b": 20}) == skewed_recipe({"a": 1, "b": 1, "c": 1}) == {}
-    assert values(skewed_recipe({"a": 81, "b": 19}))["task.weighting"] == "logits"
+    found = values(skewed_recipe({"rare": 1, "most": 160, "ü": 10}))
+    assert (found["task.weighting"], found["epochs"]) == ("logits", 19)  # 16 * 200 / 171
+    assert values(skewed_recipe({"a": 950, "b": 50}))["epochs"] == 3
+    assert values(skewed_recipe({"a": 3800, "b": 200}))["epochs"] == 2
+    # 160^(3/4) = 4 * 10^(3/4), 16^(3/4) = 8.
+    weights = parse_class_weights("task.class_weights", found["task.class_weights"])
+    assert weights == {"rare": pytest.approx(44.987, abs=0.01), "most": 1, "ü": 8}
