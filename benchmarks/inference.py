@@ -166,7 +166,7 @@ def _has(name: str, packages: Sequence[str]) -> bool:
 def _openvino_precisions() -> Iterator[str]:
     """Yields the precisions that OpenVINO has here; says which it has not."""
     yield "float32"
-    if processor.multiplies_bfloat16():
+    if not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(processor.features()):
         yield "bfloat16"
     else:
         print("OpenVINO bfloat16 is left out: this processor has no instructions for it")

@@ -49,7 +49,7 @@ def pytest_configure() -> None:
     """Computes sentence vectors without rounding, whatever the processor."""
     from bert_jax.devices import processor
 
-    processor.multiplies_bfloat16 = lambda: False
+    processor.gains_from_bfloat16 = lambda: False
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -133,8 +133,8 @@ class RunConfig(Group):
     # 0: the whole batch. Less takes less memory; results are equal up to rounding.
     microbatch_size: int = setting(0, minimum=0, free=True)
     # Dtype of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but
-    # operands of dense layers are rounded, which is fastest on CPUs with instructions for bfloat16.
-    # Parameters and optimizer state are always float32.
+    # operands of dense layers are rounded, which is fastest on CPUs with AMX and on AMD's with
+    # AVX512-BF16. Parameters and optimizer state are always float32.
     dtype: str = setting("float32", choices=DTYPES)
     # Random bit generator of dropout: one of jax, or mulxor, a hash of positions: masks do not go
     # through the memory of a GPU then.

@@ -70,7 +70,7 @@ class FeatureExtractor:
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
         is_float32 = isinstance(config, TransformerConfig) and config.dtype == "float32"
         if is_float32 and choice.level == "sentence" and not choice.keeps_dtype:
-            if jax.default_backend() == "cpu" and processor.multiplies_bfloat16():
+            if jax.default_backend() == "cpu" and processor.gains_from_bfloat16():
                 config = dataclasses.replace(config, dtype="bfloat16_products")
         # Of windows, the hidden states of the text are put together before they are pooled.
         is_pooled = choice.level == "sentence" and choice.long != "windows"

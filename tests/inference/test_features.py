@@ -104,7 +104,7 @@ def test_first_dimensions_are_kept_and_then_scaled(extract, one_by_one):
 def test_sentence_vectors_are_rounded_where_that_is_faster_and_unless_kept(extract, monkeypatch):
     """`layers=-1` is "last"; `extract` compiles it anew."""
     exact = extract(level="sentence")
-    monkeypatch.setattr(processor, "multiplies_bfloat16", lambda: True)
+    monkeypatch.setattr(processor, "gains_from_bfloat16", lambda: True)
     for kept, other in zip(exact, extract(layers=-1, level="sentence"), strict=True):
         a, b = kept["embeddings"], other["embeddings"]
         assert 0.9999 < a @ b / np.linalg.norm(a) / np.linalg.norm(b) and (a != b).any()

@@ -21,8 +21,8 @@ hidden states.
 A text with more tokens than the model takes is an error: --truncate cuts off its end, --windows
 reads it in overlapping windows, from which each token is taken once.
 
-On processors with instructions for bfloat16, sentence vectors of a float32 model are computed with
-rounded products (cosine at least 0.9999); --config.dtype=float32 computes them without rounding.
+With AMX, or AVX512-BF16 of AMD, sentence vectors of a float32 model are computed with rounded
+products (cosine at least 0.9999); --config.dtype=float32 computes them without rounding.
 """
 
 import argparse

@@ -10,6 +10,7 @@ from typing import Any
 from bert_jax.config import store
 from bert_jax.config.phases import Phase
 from bert_jax.config.run import PretrainingConfig, RunConfig
+from bert_jax.devices import processor
 from bert_jax.formats import format_of, open_checkpoint
 from bert_jax.formats.hub import local_model
 from bert_jax.optim.make import check_names
@@ -135,6 +136,11 @@ def _settings(
     mesh = make_checked_mesh(config, devices)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     yield ok(f"Task {config.task.name}, model {config.model.name}, {config.dtype}, mesh {shape}.")
+    rounds = config.dtype == "bfloat16_products" and mesh.devices.flat[0].platform == "cpu"
+    if rounds and not processor.gains_from_bfloat16():
+        yield note(
+            "This processor multiplies float32 faster than bfloat16.", "--config.dtype=float32"
+        )
     if has_imported_params_only(workdir):
         yield problem(
             f"{workdir} holds imported parameters, not a run.",
