@@ -65,8 +65,9 @@ matmul.defvjp(_matmul_forward, _matmul_backward)
 def rounded_matmul(x: jax.Array, kernel: jax.Array) -> jax.Array:
     """Product of operands that are rounded to bfloat16; sums and result are float32.
 
-    The same holds for the products of its gradient. On CPUs that gain from bfloat16 it takes
-    about half the time of a float32 product (`processor`), where activations in bfloat16 take longer.
+    The same holds for the products of its gradient. On CPUs that gain from bfloat16
+    (`processor`) it takes about half the time of a float32 product, and activations in bfloat16
+    would take longer.
 
     float32[..., in] @ float32[in, out] -> float32[..., out].
     """
