@@ -14,7 +14,6 @@ Zhang et al. 2021 (more steps, bias correction) show that short runs without cor
 small sets.
 """
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -118,7 +117,7 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
     epochs = min(_MAX_EPOCHS, max(_SKEWED_EPOCHS, round(_SKEWED_STEPS * batch / total)))
     return {
         "task.class_weights": (
-            json.dumps(weights, ensure_ascii=False),
+            str(weights),
             f"{most / total:.0%} of the examples have the label {name!r}",
         ),
         "task.weighting": (
@@ -127,8 +126,8 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
         ),
         "epochs": (
             float(epochs),
-            f"{_SKEWED_EPOCHS} or about {_SKEWED_STEPS} steps: more make the model too sure of the"
-            " frequent class",
+            f"about {_SKEWED_STEPS} steps, at least {_SKEWED_EPOCHS} epochs: more make the model too"
+            " sure of the frequent class",
         ),
     }
 

@@ -64,7 +64,7 @@ def test_rare_classes_are_decided_for_like_frequent_ones_unless_the_user_says_ho
     path.write_text("\n".join(["text,label", *rows]) + "\n")
     config = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), {}).config
     names = ("task.class_weights", "task.weighting", "epochs")
-    weights = '{"bad": 4.3, "good": 1.0}'  # 7^0.75
+    weights = "{'bad': 4.3, 'good': 1.0}"  # 7^0.75
     assert [config[name] for name in names] == [weights, "logits", 20.0]
     for given in ({"task.class_weights": "none"}, {"task.thresholds": "tuned"}):
         config = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), given).config
