@@ -126,8 +126,8 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
         ),
         "epochs": (
             float(epochs),
-            f"about {_SKEWED_STEPS} steps, at least {_SKEWED_EPOCHS} epochs: more make the model too"
-            " sure of the frequent class",
+            f"about {_SKEWED_STEPS} steps, at least {_SKEWED_EPOCHS} epochs: more make the model"
+            " too sure of the frequent class",
         ),
     }
 
