@@ -13,7 +13,7 @@ docs/pretraining.md has the source of each part, docs/log/recipes.md what they d
 Time and result on 2 CPU cores, on the default text: plain 4 minutes, 47.1 % of the held-out masked
 tokens correct and 1.083 bits per character; record 4 minutes, 51.5 % and 0.960; tiny 4 minutes on
 slower cores, 37.7 %. On 30 MB of novels, after 20 minutes: mini 40.4 %, plain_mini 41.9 %,
-record_mini 41.7 %; but mini is better at names after fine-tuning. Larger sizes were not run.
+record_mini 41.7 %. Larger sizes were not run.
 """
 
 from ml_collections import ConfigDict
