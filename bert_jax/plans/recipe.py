@@ -64,8 +64,7 @@ def finetuning_recipe(
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
       rms: `kernel_rms` of the encoder; 0: unknown.
     """
-    batch = _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
-    batch *= _NEGATIVES if embeds else 1
+    batch = _batch_size(examples) * (_NEGATIVES if embeds else 1)
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
     recipe: Recipe = {
         "global_batch_size": (batch, f"{examples:,} examples"),
@@ -113,8 +112,8 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
     if not most > SKEWED * total:
         return {}
     weights = {label: round((most / counts[label]) ** _TEMPER, 2) for label in sorted(counts)}
-    batch = _SMALL_BATCH if total < _SMALL_FILE else _BATCH
-    epochs = min(_MAX_EPOCHS, max(_SKEWED_EPOCHS, round(_SKEWED_STEPS * batch / total)))
+    needed = round(_SKEWED_STEPS * _batch_size(total) / total)
+    epochs = min(_MAX_EPOCHS, max(_SKEWED_EPOCHS, needed))
     return {
         "task.class_weights": (
             str(weights),
@@ -130,6 +129,10 @@ def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
             " too sure of the frequent class",
         ),
     }
+
+
+def _batch_size(examples: int) -> int:
+    return _SMALL_BATCH if examples < _SMALL_FILE else _BATCH
 
 
 def length_recipe(model: Mapping[str, Any], usual: int, lengths: Sequence[int]) -> Recipe:

@@ -290,7 +290,7 @@ class BidirectionalLM(CorpusTask):
         One direction gives it the tokens before it, the other one those after it.
 
         Args:
-          params: of `make_model`.
+          params: the parameters of the module that `make_model` returns.
           batch: texts with their markers, one in each row.
         """
         turned = functools.partial(_turn, batch["example_ids"])
