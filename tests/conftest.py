@@ -41,8 +41,9 @@ collect_ignore = [] if importlib.util.find_spec("starlette") else ["tools/serve"
 _MOST_MEMORY = 3 << 29
 # Folders whose files share slow imports -> their group, which one worker takes.
 _GROUPS = {"parity": "theirs", "convert": "theirs"}
-# Folders of long tests.
-_FIRST = (*_GROUPS, "runs", "training")
+# Folders and files of long tests. The tour is the longest file: as the last one of a worker, it
+# would keep the others waiting.
+_FIRST = ("test_tour.py", *_GROUPS, "runs", "training")
 
 
 def pytest_configure() -> None:
@@ -67,8 +68,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the long groups first: the last one that a worker takes should be short."""
-    folder = lambda item: item.path.parent.name  # noqa: E731
-    items.sort(key=lambda x: _FIRST.index(folder(x)) if folder(x) in _FIRST else len(_FIRST))
+
+    def place(item: pytest.Item) -> int:
+        names = {item.path.name, item.path.parent.name}
+        return next((n for n, name in enumerate(_FIRST) if name in names), len(_FIRST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session")
