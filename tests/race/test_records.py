@@ -1,0 +1,111 @@
+"""The models of records: what is new in them, and that the rest is race/train.py's."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from race import check, prepare, rules, train
+from race.records.copies import train as copies
+
+WORDS, HIDDEN, LENGTH, SLOTS = 40, 16, 24, 6
+
+
+@pytest.fixture(autouse=True)
+def _as_records_do():
+    """Products are not rounded; vectors may be added to matrices, which is easier to read."""
+    with pytest.MonkeyPatch.context() as patch, jax.numpy_rank_promotion("allow"):
+        patch.setattr(train, "PRODUCTS", jnp.float32)
+        yield
+
+
+@pytest.fixture
+def batch():
+    ids = jax.random.randint(jax.random.key(0), (4, LENGTH), train.MASK + 1, WORDS)
+    ids = ids.at[:, 0].set(train.CLS).at[:, -1].set(train.SEP).at[0, -5:].set(train.PAD)
+    return train.mask_batch(jax.random.key(1), ids, SLOTS, WORDS)
+
+
+def make_params(seed: int = 0) -> dict:
+    """Parameters with a filled table of contexts."""
+    params = copies.init_params(jax.random.key(seed), WORDS, HIDDEN, 24)
+    rows = len(copies.CONTEXTS) * copies.TABLE
+    return params | {"contexts": jax.random.normal(jax.random.key(seed + 1), (rows, HIDDEN))}
+
+
+@pytest.mark.parametrize("folder", sorted(rules.RECORDS.iterdir()), ids=lambda path: path.name)
+def test_it_keeps_the_rules(folder, monkeypatch):
+    results = rules.read_results(folder)
+    monkeypatch.setattr(prepare, "fingerprint", lambda: results[0]["data"])
+    assert not list(check.find_problems(folder, results))
+
+
+def test_without_contexts_and_copies_it_is_the_plain_model(batch):
+    inputs, positions, *_ = batch
+    params = make_params()
+    params["contexts"] = jnp.zeros_like(params["contexts"])
+    params["copies"]["gate_bias"] = jnp.full(1, -1e4)
+    expected = jax.nn.log_softmax(train.predict(params, inputs, positions))
+    found = jax.nn.log_softmax(copies.predict(params, inputs, positions))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_loss_is_that_of_the_probabilities(batch):
+    """Probabilities of all words, which the loss does not compute."""
+    inputs, positions, answers, weights = batch
+    params = make_params()
+    where = copies.hash_contexts(inputs, positions)
+
+    def slow(params):
+        log_p = jax.nn.log_softmax(copies.predict(params, inputs, positions))
+        log_p = jnp.take_along_axis(log_p, answers[..., None], axis=-1)[..., 0]
+        return -(log_p * weights).sum() / weights.sum()
+
+    def fast(params):
+        return copies.loss_of(params, *batch, params["contexts"][where])
+
+    expected, gradients = jax.value_and_grad(slow)(params)
+    found, found_gradients = jax.value_and_grad(fast)(params)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found_gradients, gradients
+    )
+
+
+def test_a_context_is_the_tokens_at_its_places():
+    ids = jnp.array([[2, 7, 8, 4, 9, 6, 3], [2, 7, 8, 4, 9, 5, 3], [2, 5, 8, 4, 9, 6, 3]])
+    found = np.asarray(copies.hash_contexts(ids, jnp.full((3, 1), 3)))[:, 0]
+    # Rows 0 and 1 have the same two tokens before the place, rows 0 and 2 the same two after it.
+    same = [[a == b for b in found[:, kind]] for kind, a in enumerate(found[0])]
+    assert same == [[True, True, True], [True, True, False], [True, False, True]]
+    rows = found // copies.TABLE
+    assert (rows == np.arange(3)).all()  # a table for each kind
+
+
+def test_only_rows_that_were_read_change(batch):
+    inputs, positions, answers, weights = batch
+    params = make_params()
+    where = copies.hash_contexts(inputs, positions)
+    compute = jax.grad(copies.loss_of, argnums=5)
+    gradients = compute(params, *batch, params["contexts"][where]) * weights.sum()
+    squares = jnp.zeros(len(params["contexts"]))
+    table, squares = copies.learn_contexts(params["contexts"], squares, where, gradients, 1.0)
+    changed = np.unique(np.asarray(where)[np.asarray(weights) > 0])
+    difference = np.abs(table - params["contexts"]).max(axis=1)
+    assert (difference[changed] > 1e-3).all() and (np.delete(difference, changed) == 0).all()
+    # The first step of Adagrad has the size of the rate, where a row was read once.
+    once = [row for row in changed if (np.asarray(where) == row).sum() == 1]
+    sizes = np.sqrt(np.square(table - params["contexts"])[np.array(once)].mean(axis=1))
+    np.testing.assert_allclose(sizes, copies.CONTEXT_RATE, rtol=0.1)
+
+
+def test_copies_are_of_other_places_that_show_a_word(batch):
+    inputs, positions, answers, _ = batch
+    params = make_params()
+    params["copies"]["gate_bias"] = jnp.full(1, 1e4)  # nothing but copies
+    p = np.exp(np.asarray(copies.predict(params, inputs, positions), np.float64))
+    np.testing.assert_allclose(p.sum(axis=-1), 1, atol=1e-5)
+    for row, slots, of_row in zip(np.asarray(inputs), np.asarray(positions), p, strict=True):
+        for slot, of_slot in zip(slots, of_row, strict=True):
+            others = {*np.delete(row, slot).tolist()} - {train.PAD, train.MASK}
+            assert {*np.flatnonzero(of_slot > 1e-9).tolist()} <= others
