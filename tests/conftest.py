@@ -33,6 +33,8 @@ if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
     os.environ["JAX_COMPILATION_CACHE_DIR"] = _cache.name
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_ENABLE_XLA_CACHES", "none")
+# Threads of torch wait for work in loops: beside another worker, a test of seconds took minutes.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Tracing makes many objects and few cycles: looking for them was a twentieth of the time.
 gc.set_threshold(100_000, 50, 100)
 # Its conftest.py imports the extra serve.

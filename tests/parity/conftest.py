@@ -5,9 +5,8 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def one_thread():
-    """Limits torch to one thread, since tests that run in parallel slow each other down."""
-    pytest.importorskip("torch").set_num_threads(1)
+def needs_torch():
+    pytest.importorskip("torch")
 
 
 @pytest.fixture
