@@ -36,7 +36,7 @@ def batchings(texts: list[str], seed: int):
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_vectors_have_the_bytes_of_a_text_alone(model, pooling):
-    texts = make_texts(30)
+    texts = make_texts(60)
     alone = {text: model.encode([text], pooling, exact=True).tobytes() for text in texts}
     for seed in range(3):
         for batch in batchings(texts, seed):
