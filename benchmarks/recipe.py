@@ -15,7 +15,9 @@ Complete runs are kept if the race is started again. docs/race.md has the rules 
 NAME=transformers:bert or NAME=transformers:modernbert is transformers' Trainer with that model, on
 the rows of the first recipe and with its sizes. Its fields are arguments of TrainingArguments;
 `mlm_probability` (0.15 by default), which its data collator takes; and `tail`, the fraction of the
-run in which a constant rate falls to 0, in place of the Trainer's linear schedule.
+run in which a constant rate falls to 0, in place of the Trainer's linear schedule. NAME=keras:bert
+is keras-hub's BERT, on Keras with jax. Its fields are arguments of keras's AdamW; `warmup` and
+`tail`, fractions of the run; `mlm_probability`, `dropout`, and `dtype`, a policy of Keras.
 """
 
 import argparse
@@ -41,8 +43,20 @@ from bert_jax.files.atomic import read_json, write_json, write_text
 from bert_jax.files.errors import UserError
 from bert_jax.tools.cli.command_line import OVERRIDES, Flag
 
-# Models of transformers' Trainer, instead of a configuration file.
-RIVALS = {"transformers:bert": "bert", "transformers:modernbert": "modernbert"}
+# Other programs, instead of a configuration file: module in rivals/, model.
+RIVALS = {
+    "transformers:bert": ("recipe_torch", "bert"),
+    "transformers:modernbert": ("recipe_torch", "modernbert"),
+    "keras:bert": ("recipe_keras", "bert"),
+}
+# Module -> packages that it needs, how to install them.
+_NEEDED = {
+    "recipe_torch": (
+        ("torch", "transformers", "accelerate"),
+        "pip install -c constraints.txt -e '.[parity]'",
+    ),
+    "recipe_keras": (("keras", "keras_hub"), "pip install keras-hub"),
+}
 # The part of the held-out rows that is evaluated.
 PARTS = {"all": (0.0, 1.0), "tune": (0.0, 0.5), "report": (0.5, 1.0)}
 # Steps from which the rate of a recipe is measured, in parts. In shorter ones, the first step after
@@ -59,7 +73,7 @@ class Recipe:
     Attributes:
       name: name of its rows and files.
       config: configuration file, with its argument; or one of RIVALS.
-      overrides: (field, value) of the configuration, or of transformers' Trainer.
+      overrides: (field, value) of the configuration, or of the rival.
     """
 
     name: str
@@ -71,7 +85,7 @@ class Recipe:
         return [f"--config={self.config}", *fields]
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the fields of transformers' Trainer."""
+        """Returns the fields of a rival."""
         return {name: _literal(value) for name, value in self.overrides}
 
 
@@ -158,17 +172,16 @@ def _check(recipes: Sequence[Recipe]) -> None:
     names = [recipe.name for recipe in recipes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"Two recipes are called {min(twice)}: give them different names.")
-    others = [recipe for recipe in recipes if recipe.config.startswith("transformers:")]
+    others = [r for r in recipes if r.config.startswith(("transformers:", "keras:"))]
     for recipe in others:
         if recipe.config not in RIVALS:
             raise UserError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")
     if others and others[0] is recipes[0]:
         raise UserError("The first recipe must be one of ours: rivals take its rows and sizes.")
-    if others and len(installed("torch", "transformers", "accelerate")) < 3:
-        raise UserError(
-            f"{others[0].config} needs torch, transformers and accelerate:"
-            " pip install -c constraints.txt -e '.[parity]'."
-        )
+    for recipe in others:
+        needed, command_line = _NEEDED[RIVALS[recipe.config][0]]
+        if len(installed(*needed)) < len(needed):
+            raise UserError(f"{recipe.config} needs {', '.join(needed)}: {command_line}.")
 
 
 def run_folder(output: str, name: str, seed: int) -> str:
@@ -258,17 +271,18 @@ class _Race:
         eval_batches: int | None = None,
     ) -> None:
         os.makedirs(workdir)
+        module, model = RIVALS[recipe.config]
         settings = {
             "reference": self.reference,
             "workdir": workdir,
-            "model": RIVALS[recipe.config],
+            "model": model,
             "steps": steps,
             "every": every,
             "seed": seed,
             "eval_batches": eval_batches,
             "arguments": recipe.arguments(),
         }
-        take_turns({recipe.name: (f"{__package__}.rivals.recipe_torch", settings)}, 1)
+        take_turns({recipe.name: (f"{__package__}.rivals.{module}", settings)}, 1)
 
     def _check_rows(self, recipe: Recipe) -> None:
         config = store.load(self.reference)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 import transformers
 
-from benchmarks.rivals import DEVICE, autocast
 from benchmarks.rivals.finetune_torch_tasks import open_task
+from benchmarks.rivals.torch_device import DEVICE, autocast
 
 # Fraction of the steps that the measurement of speed leaves out, as in our program.
 _WARM_UP = 0.1

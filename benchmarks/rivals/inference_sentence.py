@@ -8,7 +8,7 @@ from typing import Any
 
 import sentence_transformers
 
-from benchmarks.rivals import DEVICE
+from benchmarks.rivals.torch_device import DEVICE
 from benchmarks.side_by_side import time_texts
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks.rivals import DEVICE, autocast
+from benchmarks.rivals.torch_device import DEVICE, autocast
 from benchmarks.side_by_side import time_texts
 
 # Tokens of a batch with its padding, of which the faster one counts: the activations of the first

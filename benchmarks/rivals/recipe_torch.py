@@ -1,14 +1,6 @@
-"""transformers' Trainer in the race of recipes: the same rows, the same held-out masks.
+"""transformers' Trainer in the race of recipes, with the masks of transformers' data collator."""
 
-The reference is a workdir of this program: its rows are trained on, in their order, its sizes are
-those of the model, and its masks are the held-out ones. Masks to train on are those of
-transformers' data collator.
-"""
-
-import itertools
-import json
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,12 +10,8 @@ import tokenizers
 import torch
 import transformers
 
-from bert_jax.config import store
+from benchmarks.rivals.recipe_reference import Evaluations, open_reference, training_rows
 from bert_jax.data.batch import Batch
-from bert_jax.files.atomic import write_text
-from bert_jax.text.tokenization import count_characters
-from bert_jax.training.evaluate import evaluated_batches, evaluation_batch_size
-from bert_jax.training.open import open_run
 from bert_jax.training.run import Run
 
 MODELS = {
@@ -33,93 +21,47 @@ MODELS = {
 
 
 class TrainingRows(torch.utils.data.IterableDataset):
-    """The rows of a run in their order, without masks, without end."""
+    """The rows of a run in their order, one at a time."""
 
     def __init__(self, run: Run):
-        self._rows, self._size = run.training[0], run.phases[0].batch_size
-        tokenizer = run.tokenizer
-        self._special = [tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id]
+        self._run = run
 
     def __iter__(self) -> Iterator[dict[str, np.ndarray]]:
-        for number in itertools.count():
-            batch = self._rows.batch(number, 0, self._size)
-            is_special = np.isin(batch["input_ids"], self._special)
-            for row in range(self._size):
+        for batch in training_rows(self._run):
+            ids = batch["input_ids"].astype(np.int64)
+            for row, is_token, is_special in zip(
+                ids, batch["is_token"], batch["is_special"], strict=True
+            ):
                 yield {
-                    "input_ids": batch["input_ids"][row].astype(np.int64),
-                    "attention_mask": (batch["example_ids"][row] > 0).astype(np.int64),
-                    "special_tokens_mask": is_special[row].astype(np.int64),
+                    "input_ids": row,
+                    "attention_mask": is_token.astype(np.int64),
+                    "special_tokens_mask": is_special,
                 }
 
 
-def held_out_batches(run: Run) -> list[Batch]:
-    """Returns masked batches of the held-out split, as this program evaluates them."""
-    phase = run.phases[0]
-    task, key = run.task_at(phase, evaluate=True), run.key("eval_masking")
-    transform = jax.jit(
-        lambda number, batch: task.transform(jax.random.fold_in(key, number), batch)
-    )
-    rows = run.evaluation_rows(phase)[0]
-    size = evaluation_batch_size(run.config, phase)
-    batches = evaluated_batches(run.config, rows, size)
-    return [jax.device_get(transform(number, batch.read(0, size))) for number, batch in batches]
-
-
-class Evaluations(transformers.TrainerCallback):
-    """Evaluates every so many steps; the clock of training stands still meanwhile."""
-
-    def __init__(self, path: str, every: int, steps: int, run: Run, row_tokens: int):
-        self._path, self._every, self._steps = path, every, steps
-        self._batches, self._row_tokens = held_out_batches(run), row_tokens
-        self._characters = np.array(count_characters(run.tokenizer.pieces))
-        self._lines: list[str] = []
-        self._seconds, self._since = 0.0, 0.0
+class EvaluationCallback(transformers.TrainerCallback):
+    def __init__(self, evaluations: Evaluations):
+        self._evaluations = evaluations
 
     def on_train_begin(self, args, state, control, **_):
-        self._since = time.perf_counter()
+        self._evaluations.begin()
 
     def on_step_end(self, args, state, control, model=None, **_):
-        step = state.global_step
-        if step % self._every and step != self._steps:
-            return
-        self._seconds += time.perf_counter() - self._since
-        speed = {"seconds": self._seconds, "tokens": step * self._row_tokens}
-        values = evaluate(model, self._batches, self._characters)
-        line = {"step": step, "split": "validation", **values, "speed": speed}
-        self._lines.append(json.dumps(line) + "\n")
-        write_text(self._path, "".join(self._lines))
-        self._since = time.perf_counter()
+        if self._evaluations.is_due(state.global_step):
+            self._evaluations.evaluate(state.global_step, lambda batch: predict(model, batch))
 
 
 @torch.no_grad()
-def evaluate(model: Any, batches: list[Batch], characters: np.ndarray) -> dict[str, float]:
-    """Returns mean loss in nats, accuracy and bits per character of the masked tokens.
-
-    Args:
-      model: a masked language model.
-      batches: result of `held_out_batches`.
-      characters: int[vocabulary], the number of characters of each token.
-    """
+def predict(model: Any, batch: Batch) -> np.ndarray:
+    """Returns float32[tokens, vocabulary], the logits of the masked tokens of a batch."""
     model.eval()
-    loss = hits = count = length = 0.0
-    for batch in batches:
-        as_tensor = lambda name: torch.tensor(np.asarray(batch[name])).long().to(model.device)  # noqa: B023, E731
-        logits = model(
-            input_ids=as_tensor("input_ids"), attention_mask=(as_tensor("example_ids") > 0).long()
-        ).logits
-        rows, slots = torch.nonzero(as_tensor("masked_lm_weights"), as_tuple=True)
-        chosen = logits[rows, as_tensor("masked_lm_positions")[rows, slots]].float()
-        ids = as_tensor("masked_lm_ids")[rows, slots]
-        loss += float(torch.nn.functional.cross_entropy(chosen, ids, reduction="sum"))
-        hits += float((chosen.argmax(-1) == ids).sum())
-        count += len(ids)
-        length += float(characters[ids.cpu().numpy()].sum())
+    as_tensor = lambda name: torch.tensor(np.asarray(batch[name])).long().to(model.device)  # noqa: E731
+    logits = model(
+        input_ids=as_tensor("input_ids"), attention_mask=(as_tensor("example_ids") > 0).long()
+    ).logits
+    rows, slots = torch.nonzero(as_tensor("masked_lm_weights"), as_tuple=True)
     model.train()
-    return {
-        "masked_lm_loss": loss / count,
-        "masked_lm_accuracy": hits / count,
-        "masked_lm_bits_per_character": loss / np.log(2) / length,
-    }
+    return logits[rows, as_tensor("masked_lm_positions")[rows, slots]].float().cpu().numpy()
 
 
 def make_tokenizer(run: Run) -> Any:
@@ -166,7 +108,7 @@ def build(
     """Prepares a run, which the measurement does; evaluations are written to metrics.jsonl.
 
     Args:
-      reference: workdir with one phase, one example a row, and held-out text.
+      reference: the workdir for `open_reference`.
       workdir: folder of the run.
       model: a row of MODELS.
       steps: steps; `every` so many of them an evaluation.
@@ -175,10 +117,7 @@ def build(
       arguments: TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
     """
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
-    config = store.load(reference).replace({"seed": seed})
-    if eval_batches is not None:
-        config = config.replace({"eval.max_batches": eval_batches})
-    run, arguments = open_run(config, reference), dict(arguments)
+    run, arguments = open_reference(reference, seed, eval_batches), dict(arguments)
     collator = transformers.DataCollatorForLanguageModeling(
         make_tokenizer(run), mlm_probability=arguments.pop("mlm_probability", 0.15)
     )
@@ -199,14 +138,14 @@ def build(
         }
     )
     row_tokens = options.per_device_train_batch_size * run.phases[0].sequence_length
-    path = os.path.join(workdir, "metrics.jsonl")
+    evaluations = Evaluations(run, workdir, steps, every, row_tokens)
     transformers.set_seed(seed)
     trainer = transformers.Trainer(
         make_model(model, run),
         options,
         collator,
         TrainingRows(run),
-        callbacks=[Evaluations(path, every, steps, run, row_tokens)],
+        callbacks=[EvaluationCallback(evaluations)],
     )
 
     def measure() -> dict[str, Any]:

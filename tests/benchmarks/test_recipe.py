@@ -2,16 +2,19 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from benchmarks import command
 from benchmarks import curves as race_curves
 from benchmarks.curves import seconds_to
 from benchmarks.recipe import parse_recipe
+from benchmarks.rivals.recipe_reference import mask
 from benchmarks.side_by_side import installed
 from tests.runs.conftest import write_corpus
 
 has_trainer = len(installed("torch", "transformers", "accelerate")) == 3
+has_keras = len(installed("keras", "keras_hub")) == 2
 
 
 def curve(*points):
@@ -51,6 +54,10 @@ def test_the_table_compares_with_the_first_recipe():
         (["a=c;=d"], "is not NAME=CONFIG;FIELD=VALUE"),
         (["a=x.py", "a=y.py"], "Two recipes are called a: give"),
         (["a=configs/tiny.py", "b=transformers:gpt"], "Unknown rival 'transformers:gpt'. Availab"),
+        (
+            ["a=configs/tiny.py", "b=keras:gpt"],
+            "Unknown rival 'keras:gpt'. Available: .*keras:bert",
+        ),
         (["a=transformers:bert"], "The first recipe must be one of ours"),
     ],
 )
@@ -68,6 +75,28 @@ def test_a_recipe_is_a_configuration_with_overrides():
     assert rival.arguments() == {"learning_rate": 1e-3, "optim": "adamw_torch"}
 
 
+def test_rows_of_a_rival_are_masked_as_in_bert():
+    rng = np.random.default_rng(0)
+    ids = rng.integers(5, 1000, (400, 64), dtype=np.int32)
+    ids[:, 0], ids[:, 39], ids[:, 40:] = 2, 3, 0
+    batch = {"input_ids": ids, "is_token": ids > 0, "is_special": np.isin(ids, [0, 2, 3])}
+    masked, positions, true, weights = mask(rng, batch, 0.2, 4, 1000)
+    assert positions.shape == (400, 13)  # 0.2 of 64
+    assert (weights.sum(axis=1) == 8).all()  # 0.2 of 40
+    assert all(len({*row}) == 13 for row in positions)
+    assert (np.take_along_axis(ids, positions, 1) == true).all()
+    chosen = np.zeros(ids.shape, bool)
+    np.put_along_axis(chosen, positions, weights > 0, 1)
+    assert not (chosen & batch["is_special"]).any()
+    assert (masked[~chosen] == ids[~chosen]).all()
+    became = masked[chosen]
+    assert abs((became == 4).mean() - 0.8) < 0.03  # five standard errors are 0.035
+    assert abs((became == ids[chosen]).mean() - 0.1) < 0.03
+    # Each of the 38 places is as likely as another: 400 * 8 / 38 = 84 times, with a deviation of 8.
+    counts = chosen[:, 1:39].sum(axis=0)
+    assert counts.min() > 44 and counts.max() < 124
+
+
 @pytest.mark.slow
 def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
     write_corpus(tmp_path / "corpus.txt")
@@ -83,11 +112,13 @@ def test_a_race_is_run_once_and_shown_again(tmp_path, capsys):
         "modern=transformers:modernbert;tail=0.5;optim=adamw_torch",
     ]
     words += [*rivals] if has_trainer else []
+    words += ["keras=keras:bert;tail=0.5;beta_2=0.98"] if has_keras else []
     words += ["--seconds=2", "--seeds=1", f"--output={tmp_path}/race"]
     command.main("recipe", words)
     first = capsys.readouterr().out
     curves = json.loads((tmp_path / "race" / "race.json").read_text())
-    assert set(curves) == {"bert", "fast", *(["trainer", "modern"] if has_trainer else [])}
+    rivals = ["trainer", "modern"] if has_trainer else []
+    assert set(curves) == {"bert", "fast", *rivals, *(["keras"] if has_keras else [])}
     for (points,) in curves.values():
         assert points[-1]["step"] >= 20 and points[-1]["seconds"] > 0
         assert [p["step"] for p in points] == sorted(p["step"] for p in points)
