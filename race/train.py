@@ -3,17 +3,19 @@
     python -m race.prepare                          writes race/data/, once
     python -m race.train --seed=0 --seconds=290     trains and evaluates
 
-BERT (Devlin et al. 2019) learns language from plain text: some tokens of a text are hidden, and a
-Transformer that reads the rest in both directions predicts them. What it learns on the way can be
-fine-tuned for other tasks. This file does that with the parts of a modern encoder, from top to
-bottom: data, masking, model, loss, optimizer, training, evaluation. BERT also learned whether one
-sentence follows another; encoders without that are as good or better (Liu et al. 2019, section
-4.2), so that it is left out. The score is the number of bits per character that the model needs for
-hidden tokens of held-out text; fewer are better. program.md has the rules of the race.
+BERT (Devlin et al. 2019) learns language from plain text: some tokens of a text are masked, and a
+Transformer, a network in which every token can look at every other one, predicts them from the
+rest. What it learns on the way can be fine-tuned for other tasks. This file does that with the
+parts of a modern encoder, from top to bottom: data, masking, model, loss, optimizer, training,
+evaluation. BERT also learned whether one sentence follows another; encoders trained without that
+are as good or better (Liu et al. 2019, section 4.2), so it is left out. The score is the bits per
+character that the model needs for masked tokens of held-out text: the sum of -log2 p(true token),
+divided by the number of characters of these tokens. Fewer are better. program.md has the rules.
 
-Shapes: B rows of a batch, S tokens of a row, P masked tokens of a row, D features of a hidden
-state, H heads, K = D / H features of a head, F inner features of a feed-forward network, V words
-of the vocabulary. All arrays are float32 unless a comment says otherwise.
+Shapes: B rows of a batch, S tokens of a row, P masked tokens of a row, D features of a position's
+vector, H heads, K = D / H features of a head, F inner features of a feed-forward network, V tokens
+of the vocabulary ("words" for short). "[B, S]" is the shape of an array, "[]" a single number. All
+arrays are float32 unless a comment says otherwise.
 """
 
 import argparse
@@ -32,17 +34,20 @@ from race import evaluate
 # ------------------------------------------------------------------------------------------ data
 #
 # race/data/train.npz is the training text as numbers: uint16 `tokens`, all sentences one after the
-# other; `sentences`, where each begins in `tokens`; `documents`, which sentence each document
-# begins with. A token is a word or, for rare words, a piece of one (WordPiece): the vocabulary,
-# race/data/vocab.txt, has 8,192 of them, and these:
+# other; `sentences`, where each begins in `tokens`, and where the last one ends; `documents`, the
+# number of the first sentence of each document. A token is a word or, for rare words, a piece of
+# one, such as "play" and "##ing" (WordPiece, Wu et al. 2016). The vocabulary, race/data/vocab.txt,
+# has 8,192 tokens, special ones included: padding, the start of a row, the end of a text, and what
+# is shown in place of a masked token. 1 is a word that cannot be written in pieces.
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 
 # A run has three parts of equal time, each with rows of S tokens, B rows in a batch and P masked
-# tokens in a row. Short rows come first: for the same number of tokens, attention takes time
-# proportional to S, and a model first learns what is near. 18 of 64, 29 and 22 of 128 are 27.5 %,
-# 22.5 % and 17.5 %: a rate that falls from 30 % to 15 %. BERT masks 15 %; more masked tokens teach
-# more in a step but leave less to read (Wettig et al. 2023), and the score is measured at 15 %.
+# tokens in a row. All batches have B * S = 2,048 tokens. Short rows come first, as in BERT: each
+# token looks at S others, so that short rows take less time, and a model first learns what is near.
+# P / S is about 27.5 %, 22.5 % and 17.5 %, the middles of three equal parts of a fall from 30 % to
+# 15 %. BERT masks 15 %; more masked tokens teach more in a step but leave less to read (Wettig et
+# al. 2023), and the score is measured at 15 %.
 
 STAGES = ((64, 32, 18), (128, 16, 29), (128, 16, 22))  # (S, B, P)
 
@@ -56,8 +61,9 @@ def read_text() -> dict[str, np.ndarray]:
 def cut_rows(text: dict[str, np.ndarray], length: int) -> np.ndarray:
     """Returns int32[rows, length]: [CLS] sentences [SEP] and padding.
 
-    A row has as many whole sentences as fit, also of the next document, after a [SEP] (RoBERTa's
-    FULL-SENTENCES, Liu et al. 2019, section 4.2). Only a sentence that is longer than a row is cut.
+    A row has as many whole sentences as fit, across documents, with a [SEP] between two documents
+    (RoBERTa's FULL-SENTENCES, Liu et al. 2019, section 4.2). Only a sentence that is longer than a
+    row is cut.
     """
     tokens, ends = text["tokens"].tolist(), text["sentences"][1:].tolist()
     opens_document = {*text["documents"].tolist()}
@@ -81,9 +87,10 @@ def cut_rows(text: dict[str, np.ndarray], length: int) -> np.ndarray:
 
 
 def make_batch(rows: np.ndarray, batch_size: int, number: int, seed: int) -> np.ndarray:
-    """Returns int32[B, S], batch `number` of a run: each epoch has all rows once, in a new order.
+    """Returns int32[B, S], batch `number` of rows of one length.
 
-    A pure function of the seed and the number, so that a run can be repeated.
+    Each epoch has all rows once, in an order of its own. A pure function of its arguments: the
+    batches of a run do not depend on how fast it is.
     """
     first = number * batch_size
     places = [divmod(place, len(rows)) for place in range(first, first + batch_size)]
@@ -98,48 +105,60 @@ def epoch_order(seed: int, epoch: int, num_rows: int) -> np.ndarray:
 
 # --------------------------------------------------------------------------------------- masking
 #
-# The true tokens at P random positions of each row are what the model learns to predict. 80 % of
-# these become [MASK], 10 % a random token, and 10 % stay (Devlin et al. 2019, section 3.1): so the
-# model cannot trust any token that it reads. New positions are drawn in each step, on the device.
+# The model learns to predict the true tokens at P random positions of each row, which we call
+# masked whatever is shown there: [MASK] with a probability of 80 %, a random token with 10 %, the
+# true one with 10 % (Devlin et al. 2019, section 3.1). So the model cannot trust any token that it
+# reads, and makes a useful vector of each one, also of texts without a [MASK]. New positions are
+# drawn in each step, by the compiled program.
 
 
 def mask_batch(key: jax.Array, ids: jax.Array, num_masked: int, num_words: int):
-    """Hides tokens of int32[B, S] rows.
+    """Masks tokens of int32[B, S] rows.
+
+    Args:
+      key: where random numbers come from. In jax they are functions of a key, which is split for
+        each use.
+      ids: the rows.
+      num_masked: P.
+      num_words: V.
 
     Returns:
       inputs: int32[B, S], what the model reads.
       positions: int32[B, P], where tokens are predicted.
       answers: int32[B, P], the true tokens there.
-      weights: [B, P], 1; 0 in short rows, of which at most half of the tokens are predicted.
+      weights: [B, P], 1, or 0 for positions beyond half (rounded up) of the tokens of a short row.
     """
     order_key, fate_key, word_key = jax.random.split(key, 3)
     is_word = (ids != PAD) & (ids != CLS) & (ids != SEP)  # bool[B, S]
-    # The positions with the smallest random numbers; those that may not be masked come last.
+    # The positions with the smallest random numbers in [0, 1); those that may not be masked, last.
     order = jnp.where(is_word, jax.random.uniform(order_key, ids.shape), 2.0)
     positions = jnp.argsort(order, axis=1)[:, :num_masked]
     limit = (is_word.sum(axis=1, keepdims=True) + 1) // 2  # int32[B, 1]
     is_used = jnp.arange(num_masked) < limit  # bool[B, P]
-    answers = jnp.take_along_axis(ids, positions, axis=1)
+    answers = jnp.take_along_axis(ids, positions, axis=1)  # int32[B, P]
     fate = jax.random.uniform(fate_key, positions.shape)
     # Any but the special tokens, which have the first ids.
     random_words = jax.random.randint(word_key, positions.shape, MASK + 1, num_words)
     hidden = jnp.where(fate < 0.8, MASK, jnp.where(fate < 0.9, answers, random_words))
     hidden = jnp.where(is_used, hidden, answers)
+    # In each row: row[where] = new. `vmap` makes a function of a batch of a function of one row.
     inputs = jax.vmap(lambda row, where, new: row.at[where].set(new))(ids, positions, hidden)
     return inputs, positions, answers, is_used.astype(jnp.float32)
 
 
 # ----------------------------------------------------------------------------------------- model
 #
-# A Transformer encoder (Vaswani et al. 2017) of BERT-Tiny's size: each position has a vector of D
-# features, to which each block adds what attention finds at other positions, and then what a
-# feed-forward network makes of the vector itself. Parameters are a nested dict of arrays.
+# A Transformer encoder (Vaswani et al. 2017) with blocks of BERT-Tiny's size (Turc et al. 2019).
+# Each position has a vector of D features, to which each block adds two things. First, what
+# attention finds in the row: each position makes a query, a key and a value, and reads the mean of
+# all values, weighted by how well their keys fit its query. Then, what a feed-forward network makes
+# of the vector itself. Parameters are a nested dict of arrays. From the whole to its parts:
 
 LAYERS, HIDDEN, HEADS, INNER = 2, 128, 2, 512  # D = 128, H = 2, F = 512
 
-# Matrix products round their operands to this type and add in float32. CPUs and GPUs with
-# instructions for bfloat16 then take about half the time; the rest of the model stays float32,
-# since it is small and needs the precision.
+# `multiply` rounds both factors of a product to this type, with 8 bits of precision, and adds in
+# float32, which CPUs and GPUs with instructions for bfloat16 do in about half the time. (Where a
+# CPU has no fast ones, float32 is faster.) The rest is little work, and stays float32.
 PRODUCTS = jnp.bfloat16
 
 
@@ -148,10 +167,11 @@ def init_params(
 ) -> dict:
     """Returns the initial parameters: random matrices, scales of one, convolutions that copy.
 
-    Matrices are normal with the standard deviation 0.7 / sqrt(D), cut at two of them. BERT has 0.02
-    for D = 768, which is that of 0.55 / sqrt(D); a narrow model with 0.02 learns nothing but the
-    frequencies of words for hundreds of steps.
+    Matrices are normal with a standard deviation of 0.7 / sqrt(D), cut at two standard deviations.
+    BERT's 0.02 is 0.55 / sqrt(768), cut in the same way; a narrow model with 0.02 learns nothing
+    but the frequencies of words for hundreds of steps.
     """
+    # For the embedding, and for the six matrices of each block.
     keys = iter(jax.random.split(key, 1 + 6 * layers))
 
     def matrix(rows: int, columns: int) -> jax.Array:
@@ -186,66 +206,75 @@ def init_params(
 
 
 def predict(params: dict, ids: jax.Array, positions: jax.Array) -> jax.Array:
-    """Returns [B, P, V] logits of the tokens at int32[B, P] positions of int32[B, S] rows."""
+    """Returns [B, P, V] logits, whose softmax is the probability of each word at each position.
+
+    Args:
+      params: result of `init_params`.
+      ids: int32[B, S], the rows with masked tokens.
+      positions: int32[B, P], where tokens are predicted.
+    """
     is_token = ids != PAD  # bool[B, S]
     x = params["embedding"][ids]  # [B, S, D]
     x = normalize(mix_neighbours(x, params["taps"], is_token), params["norm"])
     *blocks, last = params["blocks"]
     for block in blocks:
         x = apply_block(block, x, is_token)
-    # What the last block makes of other positions would be thrown away.
+    # The last block reads all positions, but only its results at these ones are needed.
     x = apply_block(last, x, is_token, positions)  # [B, P, D]
     x = normalize(x, params["last_norm"])
     # The logit of a word is the product with its embedding: one table for input and output (Press
-    # & Wolf 2017).
+    # & Wolf 2017). [B, P, D] @ [D, V]
     return multiply(x, params["embedding"].T)
 
 
 def apply_block(block: dict, x: jax.Array, is_token: jax.Array, positions=None) -> jax.Array:
-    """[B, S, D] -> [B, S, D], or [B, P, D] at int32[B, P] positions.
+    """Returns x after a block: [B, S, D], or [B, P, D] if int32[B, P] positions are given.
 
     Sub-layers read a normalized x and add to x itself ("pre-norm", Xiong et al. 2020), which trains
     faster than BERT's norm after the sum.
     """
+    # [B, S, ...] -> the same, or [B, P, ...] at the positions.
     at = (lambda y: y) if positions is None else (lambda y: take(y, positions))
     h = mix_neighbours(normalize(x, block["attention_norm"]), block["taps"], is_token)
     x = at(x) + multiply(attend(block, h, is_token, at), block["output"])
-    h = multiply(normalize(x, block["inner_norm"]), block["inner"])  # [B, S, F]
-    # max(h, 0)^2, which learns faster than max(h, 0) and is cheaper than BERT's GELU (So et al.
-    # 2021, "Primer").
+    h = multiply(normalize(x, block["inner_norm"]), block["inner"])  # [B, S or P, F]
+    # max(h, 0)^2, which learns faster than max(h, 0) (So et al. 2021, "Primer", for models that
+    # read left to right) and is cheaper than BERT's GELU, a smooth max(h, 0).
     return x + multiply(jnp.square(jax.nn.relu(h)), block["outer"])
 
 
 def attend(block: dict, h: jax.Array, is_token: jax.Array, at) -> jax.Array:
-    """Returns [B, S or P, D]: for each head and query, a weighted mean of all values of the row.
+    """Returns [B, S or P, D]: for each head and query, a weighted mean of the values of the row.
 
-    The weights are softmax(query key^T / sqrt(K)).
+    The weights are softmax(query key^T / sqrt(K)), of queries and keys that were normalized and
+    rotated; softmax(s)_j = exp(s_j) / (sum of exp(s)).
 
     Args:
       block: the block's parameters.
       h: [B, S, D].
       is_token: bool[B, S]; padding gets no weight.
-      at: function that keeps the positions of the queries.
+      at: [B, S, ...] -> [B, S or P, ...], keeps the positions that ask.
     """
     rows, length, features = h.shape
     size = features // HEADS  # K
+    # [B, S, K / 2], the same for each row, since `at` takes positions of rows.
     angles = jnp.broadcast_to(make_angles(length, size), (rows, length, size // 2))
     query, key, value = (
         split_heads(multiply(y, block[name]))  # [B, H, S or P, K]
         for name, y in (("query", at(h)), ("key", h), ("value", h))
     )
-    # Normalized queries and keys keep the scores small at high learning rates (Dehghani et al.
-    # 2023, section 2).
+    # Normalized queries and keys keep the scores small at high learning rates: with scales of one,
+    # none is above sqrt(K) (Dehghani et al. 2023, section 2, with another norm).
     query = rotate(normalize(query, block["query_norm"]), at(angles))
     key = rotate(normalize(key, block["key_norm"]), angles)
     scores = query @ key.mT / math.sqrt(size)  # [B, H, S or P, S]
-    scores += jnp.where(is_token, 0.0, -1e4)[:, None, None, :]  # exp(-1e4) is 0
+    scores += jnp.where(is_token, 0.0, -1e4)[:, None, None, :]  # exp(-1e4) is 0 in float32
     mean = jax.nn.softmax(scores) @ value  # [B, H, S or P, K]
     return mean.swapaxes(1, 2).reshape(rows, -1, features)  # the heads side by side
 
 
 def split_heads(x: jax.Array) -> jax.Array:
-    """[B, S, D] -> [B, H, S, K]."""
+    """[B, S or P, D] -> [B, H, S or P, K]."""
     return x.reshape(*x.shape[:2], HEADS, -1).swapaxes(1, 2)
 
 
@@ -259,14 +288,15 @@ def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
     """Tells attention the positions: rotary embeddings (Su et al. 2021).
 
     Features i and i + K / 2 are the two coordinates of a point, which is turned by an angle
-    proportional to the position. Products of queries and keys then depend on the distance of their
-    positions only. BERT adds a learned vector for each position instead, which learns more slowly.
+    proportional to the position. Of positions, the product of a query and a key then depends on
+    their offset only. BERT adds a learned vector for each position instead, which learns more
+    slowly (docs/log/tagging.md).
 
     Args:
-      x: [B, H, S, K].
-      angles: [B, S, K / 2].
+      x: [B, H, S or P, K].
+      angles: [B, S or P, K / 2].
     """
-    cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]
+    cos, sin = jnp.cos(angles)[:, None], jnp.sin(angles)[:, None]  # [B, 1, S or P, K / 2]
     first, second = jnp.split(x, 2, axis=-1)
     return jnp.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
 
@@ -274,8 +304,8 @@ def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
 def mix_neighbours(x: jax.Array, taps: jax.Array, is_token: jax.Array) -> jax.Array:
     """Returns [B, S, D]: each feature is a weighted sum of its own, left and right value.
 
-    A depthwise convolution, so that attention, which compares single positions, sees short phrases
-    (So et al. 2021). Padding and the outside of the row count as zeros.
+    A convolution of width 3 for each feature by itself: attention then compares short phrases, and
+    not single tokens (after So et al. 2021). Padding and the outside of the row count as zeros.
 
     Args:
       x: [B, S, D].
@@ -289,7 +319,12 @@ def mix_neighbours(x: jax.Array, taps: jax.Array, is_token: jax.Array) -> jax.Ar
 
 
 def normalize(x: jax.Array, scale: jax.Array) -> jax.Array:
-    """[..., D]: divides vectors by their root mean square (RMSNorm, Zhang & Sennrich 2019)."""
+    """Returns x / its root mean square * scale: RMSNorm (Zhang & Sennrich 2019).
+
+    Args:
+      x: [..., D or K].
+      scale: [D or K].
+    """
     mean_square = jnp.square(x).mean(axis=-1, keepdims=True)  # [..., 1]
     return x * jax.lax.rsqrt(mean_square + 1e-12) * scale  # 1e-12 against 0 / 0, as in BERT
 
@@ -301,9 +336,9 @@ def take(x: jax.Array, positions: jax.Array) -> jax.Array:
 
 @jax.custom_vjp
 def multiply(x: jax.Array, matrix: jax.Array) -> jax.Array:
-    """[B, S, in] @ [in, out] -> [B, S, out], with operands rounded to PRODUCTS.
+    """[B, S or P, in] @ [in, out] -> [B, S or P, out], with both factors rounded to PRODUCTS.
 
-    It has its own derivative, since jax would not round the operands of its products.
+    Its derivative is written out below, since jax's own would leave the incoming gradient as it is.
     """
     return _multiply(x, matrix)[0]
 
@@ -326,36 +361,41 @@ multiply.defvjp(_multiply, _multiply_backward)
 
 
 # ------------------------------------------------------------------------------------------ loss
+#
+# Cross-entropy. A model that knows nothing has ln 8192 = 9.0, one that knows all answers 0.
 
 
 def loss_of(params: dict, inputs, positions, answers, weights) -> jax.Array:
-    """Returns [], the mean of -ln p(true token) over masked tokens; arguments: `mask_batch`."""
+    """Returns [], the mean of -ln p(true token) over masked tokens; for arrays see `mask_batch`."""
     logits = predict(params, inputs, positions)  # [B, P, V]
     of_answers = jnp.take_along_axis(logits, answers[..., None], axis=-1)[..., 0]  # [B, P]
-    losses = jax.nn.logsumexp(logits, axis=-1) - of_answers
+    losses = jax.nn.logsumexp(logits, axis=-1) - of_answers  # [B, P], -ln softmax(logits)[answer]
     return (losses * weights).sum() / weights.sum()
 
 
 # ------------------------------------------------------------------------------------- optimizer
 #
-# AdamW (Loshchilov & Hutter 2019) for the embeddings and the vectors; Muon (Jordan et al. 2024) for
-# the matrices of the blocks, which learn more from a step with it. Muon's step has all singular
-# values about equal: a gradient is mostly a few strong directions, and the weak ones count too.
+# For the embeddings, scales and taps: Adam (Kingma & Ba 2015), which divides a running mean of the
+# gradients by the root of that of their squares. For the matrices of the blocks: Muon (Jordan et
+# al. 2024), which replaces a gradient U S V^T by about U V^T: most gradients are a few strong
+# directions, and the weak ones then count as much. All weights also shrink a little in each step
+# (AdamW, Loshchilov & Hutter 2019).
 
 PEAK_RATE = 3e-3
-WARMUP, COOLDOWN = 0.05, 0.5  # parts of the run in which the rate rises, and falls to 0
+WARMUP, COOLDOWN = 0.05, 0.5  # the rate rises in the first 5 % of the run, falls in the last 50 %
 # Factors of the rate. With the factor in `orthogonalize_all`, those of matrices give Muon's own
-# rates (Jordan et al. 2024), 0.02 * sqrt(max(1, columns / rows)), and half of it for `output`. Each
-# embedding is in few batches only, and may change more when it is.
+# rates (Jordan et al. 2024), 0.02 * sqrt(max(1, columns / rows)) for [rows, columns] as here, and
+# half of it for `output`. Those of `output` and of the embedding were the best of a few tried.
 RATES = {"query": 2.9, "key": 2.9, "value": 2.9, "inner": 2.9, "output": 1.5, "outer": 1.5}
 RATES |= {"embedding": 2.5}
 MUON = ("query", "key", "value", "output", "inner", "outer")
-# Weights shrink by this part of the rate in each step, except for taps and scales of hidden
-# states, whose natural value is one.
+# In each step a weight loses the part rate * factor * DECAY of itself, except for taps and scales
+# of the vectors, which should not tend to zero.
 DECAY, NO_DECAY = 0.01, ("taps", "norm", "attention_norm", "inner_norm", "last_norm")
-# Coefficients (a, b, c) of a x + b x^3 + c x^5, one triple for each of Muon's iterations. Each
-# polynomial brings the singular values, of which the largest is 1, closer to 1, as close as
-# possible: the construction of Polar Express (Amsel et al. 2025), from 0.003 on.
+# Coefficients (a, b, c) of a x + b x^3 + c x^5, one triple for each of Muon's iterations. Together
+# they bring all singular values from 0.003 to 1 to between 0.80 and 1.20: each makes the largest
+# distance from 1 as small as a polynomial can (the construction of Polar Express, Amsel et al.
+# 2025). Smaller values grow by up to 8.4 * 4.0 * 3.5 * 2.5.
 POLYNOMIALS = (
     (8.383674, -24.765906, 18.357082),
     (4.043420, -3.011405, 0.569512),
@@ -365,32 +405,34 @@ POLYNOMIALS = (
 
 
 def names(params: dict) -> dict:
-    """Returns the tree with the name of each parameter in its place, without those above it."""
+    """Returns the tree with each array replaced by its own name, such as "query"."""
     return jax.tree_util.tree_map_with_path(lambda path, _: path[-1].key, params)
 
 
 def make_optimizer(params: dict) -> optax.GradientTransformation:
-    """Returns the optimizer without the learning rate: from gradients to directions."""
+    """Returns what turns gradients into directions; `take_step` has the learning rate."""
     kinds = jax.tree.map(lambda name: "muon" if name in MUON else "adam", names(params))
     decays = jax.tree.map(lambda name: name not in NO_DECAY, names(params))
-    # A sum of gradients that shrinks by 0.95 in each step (Nesterov's momentum), orthogonalized.
+    # The sum of all gradients, times 0.95 in each step (Nesterov's momentum), orthogonalized.
     muon = optax.chain(
         optax.trace(0.95, nesterov=True), optax.stateless(lambda tree, _: orthogonalize_all(tree))
     )
-    # Adam forgets squared gradients 20 times as fast as by default, since runs are short.
+    # Adam remembers about 50 steps of squared gradients, and not 1,000, since runs are short; eps
+    # is BERT's.
     adam = optax.scale_by_adam(b1=0.9, b2=0.98, eps=1e-6)
     return optax.chain(
-        optax.clip_by_global_norm(1.0),  # as in BERT: no batch makes a huge step
+        optax.clip_by_global_norm(1.0),  # as in BERT: no batch dominates the running means
         optax.partition({"muon": muon, "adam": adam}, kinds),
         optax.add_decayed_weights(DECAY, decays),
     )
 
 
 def orthogonalize_all(tree):
-    """Orthogonalizes each matrix, and gives it the size of a step of Adam.
+    """Orthogonalizes each matrix, with a root mean square of its elements of about 0.2.
 
-    The factor 0.2 * sqrt(larger dimension) makes the root mean square of its elements about 0.2,
-    which is Adam's, so that both take one learning rate (Liu et al. 2025, section 2.2).
+    That is about the size of Adam's directions, so that learning rates of one can be carried over
+    to the other (Liu et al. 2025, section 2.2). An m x n matrix whose singular values are all 1 has
+    the root mean square 1 / sqrt(max(m, n)).
     """
     return jax.tree.map(lambda x: 0.2 * math.sqrt(max(x.shape)) * orthogonalize(x), tree)
 
@@ -398,13 +440,13 @@ def orthogonalize_all(tree):
 def orthogonalize(x: jax.Array) -> jax.Array:
     """Returns about U V^T of the singular value decomposition x = U S V^T of a matrix.
 
-    An odd polynomial of x, such as a x + b x x^T x, changes the singular values and nothing else.
+    x x^T x is U S^3 V^T, so that an odd polynomial of x changes the singular values only.
     """
     if x.shape[0] > x.shape[1]:
         return orthogonalize(x.T).T  # x x^T is the smaller product then
     tiny = jnp.finfo(jnp.float32).tiny  # zeros stay zeros
     x = x / jnp.maximum(jnp.linalg.norm(x), tiny)
-    # Not below the largest singular value, which it divides, and closer to it than the norm of x.
+    # (sum of s^4)^(1/4) is never below the largest s, and closer than the norm, (sum of s^2)^(1/2).
     x = x / jnp.sqrt(jnp.maximum(jnp.linalg.norm(x @ x.T), tiny))
     for a, b, c in POLYNOMIALS:
         square = x @ x.T
@@ -413,7 +455,7 @@ def orthogonalize(x: jax.Array) -> jax.Array:
 
 
 def learning_rate(progress: jax.Array) -> jax.Array:
-    """Rises from 0, stays at the peak, falls to 0 at the end of the run (Zhai et al. 2022).
+    """Rises linearly from 0, stays at the peak, and falls linearly to 0 (Hägele et al. 2024).
 
     Args:
       progress: [], the part of the run that is done, 0 to 1.
@@ -422,7 +464,7 @@ def learning_rate(progress: jax.Array) -> jax.Array:
 
 
 def take_step(params: dict, directions, rate: jax.Array) -> dict:
-    """Returns the parameters after a step against their directions."""
+    """Returns params - rate * factor * directions, with the factors in RATES."""
     return jax.tree.map(
         lambda x, direction, name: x - rate * RATES.get(name, 1.0) * direction,
         params,
@@ -432,16 +474,20 @@ def take_step(params: dict, directions, rate: jax.Array) -> dict:
 
 
 # -------------------------------------------------------------------------------------- training
+#
+# Each stage has a program of its own, compiled before the first step. Steps follow until the budget
+# is used up.
 
 
 def make_step(tx: optax.GradientTransformation, seed: int, num_masked: int, num_words: int):
     """Returns the function of one training step, for rows with `num_masked` masked tokens.
 
-    It takes the number of the step, the progress of the run, [B, S] rows, the parameters and the
-    state of the optimizer, and returns the loss and the last two anew.
+    It takes the number of the step, the progress of the run, int32[B, S] rows, the parameters and
+    the state of the optimizer, and returns the loss, the new parameters and the new state.
     """
 
     def step(number, progress, ids, params, state):
+        # Number 0 is that of the initial parameters.
         key = jax.random.fold_in(jax.random.key(seed), 1 + number)
         batch = mask_batch(key, ids, num_masked, num_words)
         loss, gradients = jax.value_and_grad(loss_of)(params, *batch)
@@ -456,14 +502,15 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
 
     Args:
       seed: determines initial parameters, order of rows and masks.
-      seconds: the budget, which includes the compilation of the programs, but not the data.
-      steps: 0: the progress of the run is the part of the budget that is used, so that a run uses
-        all of it on any machine, and a faster step gives more steps. Otherwise the number of steps,
-        in place of the budget: each step is then a function of its number and the seed alone, and
-        the run can be repeated exactly.
+      seconds: the budget; compilation counts, reading the data and the evaluation do not.
+      steps: if 0, progress is the part of the budget that is used, so that a run uses all of it on
+        any machine, and a faster step gives more steps. Otherwise the number of steps, however long
+        they take: each step is then a function of its number and the seed alone, and the run can be
+        repeated exactly on the same machine.
 
     Returns:
-      The parameters; `steps`, `seconds` and `compiled`, the seconds before the first step.
+      The parameters; a dict of `steps`, `seconds` of training, and `compiled`, those of them before
+      the first step.
     """
     num_words = len((evaluate.DATA / "vocab.txt").read_text().splitlines())
     text = read_text()
@@ -475,11 +522,12 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
     params = jax.jit(init_params, static_argnums=1)(key, num_words)
     tx = make_optimizer(params)
     state = tx.init(params)
-    programs = []  # one for each stage, since shapes differ; they overwrite `params` and `state`
+    # One for each stage, since shapes differ. Donated arguments lend their memory to the results.
+    programs = []
     for length, batch_size, num_masked in STAGES:
         step = jax.jit(make_step(tx, seed, num_masked, num_words), donate_argnums=(3, 4))
         ids = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
-        programs.append(step.lower(0, 0.0, ids, params, state).compile())
+        programs.append(step.lower(0, 0.0, ids, params, state).compile())  # without running it
     compiled = clock() - start
     available = 0.995 * seconds - compiled  # half a percent of reserve
     if available <= 0:
@@ -496,11 +544,13 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
         batches[length] += 1
         done += 1
         if len(losses) > 1:
-            losses[-2].block_until_ready()  # the step before this one: the device always has work
+            # jax does not wait for results. Wait for the step before this one, so that the device
+            # always has work.
+            losses[-2].block_until_ready()
         elapsed = clock() - start
-        # Up to two steps begin after this moment or run on: they are counted in.
+        # This step still runs, and another may follow: their time is added to what is used.
         progress = done / steps if steps else (elapsed - compiled) / available * (1 + 2 / done)
-        if 20 * progress >= reports + 1:
+        if 20 * progress >= reports + 1:  # another 5 % of the run
             report(step=done, seconds=round(elapsed, 1), loss=round(float(np.mean(losses)), 4))
             losses, reports = [], int(20 * progress)
     jax.block_until_ready(params)
@@ -515,9 +565,9 @@ def report(**values) -> None:
 # ------------------------------------------------------------------------------------ evaluation
 #
 # The evaluator (race/evaluate.py) reads rows of 128 tokens of held-out text with 15 % of the tokens
-# masked, always the same, and asks for the logits of these. It takes the softmax itself, and keeps
-# the true tokens. Its bits per character are the loss of above in bits instead of nats, for each
-# character instead of each token: so that it does not depend on how long tokens are.
+# masked, always the same, and asks for the logits of these. It takes the softmax itself, and never
+# shows the true tokens. Its bits per character are the loss / ln 2 * masked tokens / their
+# characters, which, unlike the loss, does not depend on how long tokens are.
 
 
 def main(words: list[str] | None = None) -> None:
