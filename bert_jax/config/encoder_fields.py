@@ -62,40 +62,23 @@ class EncoderConfig(Group):
         """Whether operands of dense layers are rounded to bfloat16, and hidden states are not."""
         return self.dtype == "bfloat16_products"
 
-    @property
-    def has_word_table(self) -> bool:
-        """Whether the encoder has an embedding table of words, `Encoder.word_embedding`."""
-        return True
-
-    @property
-    def has_directions(self) -> bool:
-        """Whether the two halves of a hidden state belong to two reading directions."""
-        return False
-
-    @property
-    def has_copy_head(self) -> bool:
-        """Whether masked tokens may be copied from their example."""
-        return False
-
-    @property
-    def is_causal(self) -> bool:
-        """Whether no position attends to a later one."""
-        return False
-
-    @property
-    def position_offset(self) -> int:
-        """Rows of the table of learned positions before that of the first position."""
-        return 0
+    # Whether the encoder has an embedding table of words, `Encoder.word_embedding`.
+    has_word_table = True
+    # Whether the two halves of a hidden state belong to two reading directions.
+    has_directions = False
+    # Whether masked tokens may be copied from their example.
+    has_copy_head = False
+    # Whether no position attends to a later one.
+    is_causal = False
+    # Rows of the table of learned positions before that of the first position.
+    position_offset = 0
+    # Activation of the pooler: `tanh`, `relu` or `gelu`.
+    pooler_activation = "tanh"
 
     @property
     def embedding_size(self) -> int:
         """Features of a row of the embedding tables."""
         return self.hidden_size
-
-    @property
-    def pooler_activation(self) -> str:
-        """Activation of the pooler: `tanh`, `relu` or `gelu`."""
-        return "tanh"
 
     @classmethod
     def finetuning_values(cls, fields: Mapping[str, Any]) -> dict[str, Any]:

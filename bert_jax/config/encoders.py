@@ -121,10 +121,7 @@ class DistilBertConfig(BertConfig):
     type_vocab_size: int = 0
     next_sentence: bool = False
 
-    @property
-    def pooler_activation(self) -> str:
-        """Activation of the pooler, which only fine-tuned classifiers have."""
-        return "relu"
+    pooler_activation = "relu"  # only fine-tuned classifiers have a pooler
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -140,10 +137,7 @@ class ElectraConfig(BertConfig):
     # Features of the embedding tables, which a dense layer projects to hidden_size if they differ.
     embedding_size: int = setting(128)  # type: ignore[override]
 
-    @property
-    def pooler_activation(self) -> str:
-        """Activation of the pooler, which only fine-tuned classifiers have."""
-        return "gelu"
+    pooler_activation = "gelu"  # only fine-tuned classifiers have a pooler
 
     def check(self) -> None:
         super().check()
@@ -166,10 +160,7 @@ class RobertaConfig(BertConfig):
     type_vocab_size: int = setting(1)
     next_sentence: bool = False
 
-    @property
-    def position_offset(self) -> int:
-        """Rows before that of the first position; the published program counts from 2."""
-        return 2
+    position_offset = 2  # the published program counts from 2
 
     def _check_token_types(self) -> None:
         if self.type_vocab_size != 1:
@@ -286,10 +277,7 @@ class ElmoConfig(EncoderConfig):
         """Whether the encoder has an embedding table of words, `Encoder.word_embedding`."""
         return self.tokens == "embeddings"
 
-    @property
-    def has_directions(self) -> bool:
-        """Whether the two halves of a hidden state belong to two reading directions."""
-        return True
+    has_directions = True
 
     @property
     def has_projection(self) -> bool:

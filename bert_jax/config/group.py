@@ -6,7 +6,7 @@
         max_batches: int = setting(0, minimum=0)
 
 The comment above a field is its documentation: docs/configuration.md shows it. The type of a value
-is that of the default, and a number must be positive unless `field` says otherwise.
+is that of the default, and a number must be positive unless `setting` says otherwise.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def derived(default: Any, **how: Any) -> Any:
 class Group:
     """Base class of groups: checks the type and the range of every field.
 
-    A message begins with the name of a field, so that `config.parse` can put the name of the group
+    A message begins with the name of a field, so that `store.parse` can put the name of the group
     before it.
 
     Raises:

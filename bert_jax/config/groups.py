@@ -5,7 +5,6 @@ import math
 import re
 from typing import Any
 
-from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.config.group import Group, derived, setting
 from bert_jax.config.phases import check_durations, parse_duration
 from bert_jax.files.errors import UserError
@@ -200,16 +199,3 @@ class DistillationConfig(Group):
                     f"{item.name}={value!r} has no effect without config.distillation.teacher: set"
                     f" that too, or {item.name}={item.default!r}."
                 )
-
-    def check_model(self, model: EncoderConfig, has_corpus: bool) -> None:
-        """Raises UserError for a student whose predictions cannot be compared.
-
-        Args:
-          model: the student.
-          has_corpus: whether it is pre-trained.
-        """
-        if self.teacher and has_corpus and model.has_copy_head:
-            raise UserError(
-                "model.copy_head=True mixes a softmax with copies, which have no logits to compare:"
-                " set config.model.copy_head=False, or leave out config.distillation.teacher."
-            )

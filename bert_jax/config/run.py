@@ -27,6 +27,7 @@ from bert_jax.config.groups import (
     bad_phase_schedules,
 )
 from bert_jax.config.phases import (
+    LENGTHS,
     Phase,
     check_phases,
     max_masks,
@@ -242,7 +243,7 @@ class RunConfig(Group):
 
     def check_run(self) -> None:
         """Raises UserError for values of several groups that do not fit together."""
-        given = [name for name in ("epochs", "examples", "tokens") if getattr(self, name)]
+        given = [name for name in LENGTHS[1:] if getattr(self, name)]
         if len(given) > 1:
             raise UserError(
                 f"{given[0]} and config.{' and config.'.join(given[1:])} both give the length of"
@@ -257,7 +258,11 @@ class RunConfig(Group):
         schedules = self.optimizer.phase_schedules
         if len(schedules) not in (0, len(self.phase_entries)):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
-        self.distillation.check_model(self.model, self.has_corpus)
+        if self.distillation.teacher and self.has_corpus and self.model.has_copy_head:
+            raise UserError(
+                "model.copy_head=True mixes a softmax with copies, which have no logits to compare:"
+                " set config.model.copy_head=False, or leave out config.distillation.teacher."
+            )
         for phase in self.make_phases(0):
             if phase.sequence_length > self.model.max_position_embeddings:
                 name = "phases" if self.has_corpus else "max_length"

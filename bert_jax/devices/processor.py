@@ -8,8 +8,13 @@ import platform
 def describe() -> str:
     """Returns the processor's name and the cores that this process may use: "AMD EPYC, 2 cores"."""
     name = _cpuinfo("model name") or platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{name}, {cores} cores"
+    return f"{name}, {num_cores()} cores"
+
+
+def num_cores() -> int:
+    """Returns how many cores this process may use."""
+    has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
+    return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
 def features() -> list[str]:

@@ -17,7 +17,6 @@ from bert_jax.files.atomic import whole_folder
 from bert_jax.files.errors import UserError
 
 __all__ = [
-    "FORMS",
     "LoadedModel",
     "as_stored",
     "check_onnx",

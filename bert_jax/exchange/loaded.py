@@ -103,17 +103,17 @@ def portable_encoder(config: RunConfig) -> EncoderConfig:
     return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()}).model
 
 
-def language_model(model: EncoderConfig, next_sentence: bool) -> nn.Module:
+def language_model(model: EncoderConfig) -> nn.Module:
     """Returns the encoder's module with the heads of its pre-training."""
     if model.has_directions:
         return BidirectionalLanguageModel(model)
     if model.lm_head == "tied" and not model.has_copy_head:
         return CausalLMModel(model)
-    return PreTrainingModel(model, next_sentence)
+    return PreTrainingModel(model, model.next_sentence)
 
 
 def example_batch(model: EncoderConfig) -> dict[str, jax.Array]:
-    """Returns a batch of one row that `language_model(model, ...)` accepts, for initialization."""
+    """Returns a batch of one row that `language_model(model)` accepts, for initialization."""
     ids = jnp.zeros((1, 8), jnp.int32)
     batch = {"input_ids": ids, "masked_lm_positions": ids[:, :1]}
     return complete_batch(batch | ({"reverse_ids": ids} if model.has_directions else {}))
@@ -125,10 +125,9 @@ def encoder_shapes(model: EncoderConfig) -> Shapes:
     return {f"{model.name}/{path}": leaf for path, leaf in shapes.items()}
 
 
-def pretraining_shapes(model: EncoderConfig, next_sentence: bool) -> Shapes:
+def pretraining_shapes(model: EncoderConfig) -> Shapes:
     """Returns parameter path -> shape and dtype of an encoder with the heads of pre-training."""
-    module = language_model(model, next_sentence)
-    return flatten(parameter_shapes(module, example_batch(model)))
+    return flatten(parameter_shapes(language_model(model), example_batch(model)))
 
 
 def words_param(encoder: str) -> str:
@@ -163,7 +162,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
     checkpoint = open_checkpoint(path, format, choices)
     config = _make_config(checkpoint)
     model = config.model
-    params, report = _read(checkpoint, config, model)
+    params, report = _read(checkpoint, config)
     new_rows = {}
     if words := checkpoint.new_words:
         table = words_param(model.name)
@@ -190,7 +189,7 @@ def with_new_parameters(loaded: LoadedModel) -> LoadedModel:
     if not (absent := set(loaded.missing) - loaded.params.keys()):
         return loaded
     model = loaded.model
-    module = language_model(model, loaded.config.model.next_sentence)
+    module = language_model(model)
 
     def init(key: jax.Array) -> dict[str, jax.Array]:
         params = flatten(module.init(key, example_batch(model), deterministic=True)["params"])
@@ -249,12 +248,11 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
     return config.replace(values, model=model)
 
 
-def _read(
-    checkpoint: ForeignCheckpoint, config: RunConfig, model: EncoderConfig
-) -> tuple[Arrays, ImportReport]:
+def _read(checkpoint: ForeignCheckpoint, config: RunConfig) -> tuple[Arrays, ImportReport]:
     """Returns the checkpoint's parameters, without those of missing heads, and the report."""
+    model = config.model
     table = NAMES[model.name][checkpoint.format]
-    expected = _expected_shapes(checkpoint, table, config, model)
+    expected = _expected_shapes(checkpoint, table, config)
     params, report = import_params(
         checkpoint.tensors, table, model.num_layers, expected, model.name, checkpoint.path
     )
@@ -270,22 +268,20 @@ def _read(
 
 
 def _expected_shapes(
-    checkpoint: ForeignCheckpoint, table: WeightTable, config: RunConfig, model: EncoderConfig
+    checkpoint: ForeignCheckpoint, table: WeightTable, config: RunConfig
 ) -> dict[str, tuple[int, ...]]:
     """Returns parameter path -> shape of the checkpoint's model, heads included."""
-    leaves = pretraining_shapes(model, config.model.next_sentence)
-    shapes = {path: leaf.shape for path, leaf in leaves.items()}
+    model, task = config.model, find_task(checkpoint.task)
+    shapes = {path: leaf.shape for path, leaf in pretraining_shapes(model).items()}
     if new := len(checkpoint.new_words):
         rows, features = shapes[words_param(model.name)]
         shapes[words_param(model.name)] = (rows - new, features)
-    head = find_task(checkpoint.task).HEAD
-    if features := config.get("task.features", 0):
-        shapes = {
-            path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")
-        }
-        return shapes | {"projection/kernel": (model.hidden_size, features)}
-    if not head:
+    head, features = task.HEAD, config.get("task.features", 0)
+    if not head and not features:
         return shapes
+    shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
+    if features:
+        return shapes | {"projection/kernel": (model.hidden_size, features)}
     # Only the checkpoint knows the number of classes.
     bias = next(row.tensor for row in table.rows if row.path == f"{head}/bias")
     stored = next((n for n in checkpoint.tensors if table.current_name(n) == bias), None)
@@ -295,8 +291,7 @@ def _expected_shapes(
             " another one."
         )
     (classes,) = checkpoint.tensors[stored].shape
-    shapes = {path: shape for path, shape in shapes.items() if path.startswith(f"{model.name}/")}
-    if find_task(checkpoint.task).POOLS and config["task.pooler"]:
+    if task.POOLS and config["task.pooler"]:
         shapes[f"{model.name}/pooler/kernel"] = (model.hidden_size, model.hidden_size)
         if model.biases:
             shapes[f"{model.name}/pooler/bias"] = (model.hidden_size,)

@@ -60,12 +60,10 @@ class FeatureExtractor:
         self.choice, self.max_length = decide(choice, self.model)
         self._predictor = predictor
         config = self.model.encoder
-        if choice.sparse:
-            self._forward = self.model.compile(functools.partial(_forward_sparse, config))
-            return
-        if choice.multi:
-            module = ColbertModel(config, self.model.config["task.features"])
-            self._forward = self.model.compile(functools.partial(_forward_multi, module))
+        if choice.sparse or choice.multi:
+            features = self.model.config.get("task.features", 0)
+            module = SpladeModel(config) if choice.sparse else ColbertModel(config, features)
+            self._forward = self.model.compile(functools.partial(_forward_vectors, module))
             return
         make = EncoderWithPooler if self.model.has_pooler else make_encoder
         is_float32 = isinstance(config, TransformerConfig) and config.dtype == "float32"
@@ -278,17 +276,15 @@ def _forward(
     return features
 
 
-def _forward_sparse(
-    config: EncoderConfig, params: Any, batch: Mapping[str, jax.Array]
+def _forward_vectors(
+    module: SpladeModel | ColbertModel, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Returns `embeddings` of packed rows, float32[batch, N, vocab_size]."""
-    outputs: Any = SpladeModel(config).apply({"params": params}, batch, deterministic=True)
-    return {"embeddings": outputs.vectors}
+    """Returns what a model of packed rows was trained to give.
 
-
-def _forward_multi(
-    module: ColbertModel, params: Any, batch: Mapping[str, jax.Array]
-) -> dict[str, jax.Array]:
-    """Returns `hidden_states` of packed rows, float32[batch, seq, 1, features]."""
+    float32[batch, N, vocab_size] `embeddings`, or, with ColBERT, float32[batch, seq, 1, features]
+    `hidden_states`.
+    """
     outputs: Any = module.apply({"params": params}, batch, deterministic=True)
+    if isinstance(module, SpladeModel):
+        return {"embeddings": outputs.vectors}
     return {"hidden_states": outputs.vectors.swapaxes(1, 2)}

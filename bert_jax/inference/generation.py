@@ -66,12 +66,10 @@ class Prompt:
     """The beginning of a text.
 
     Attributes:
-      text: the text as given.
       ids: int32[tokens], with the token that texts begin with in training, if there is one.
       marker: 1 if there is one, otherwise 0.
     """
 
-    text: str
     ids: np.ndarray
     marker: int
 
@@ -131,7 +129,7 @@ class Generator:
                 f"The prompt {text[:40]!r} has {tokens} tokens, and {max_new_tokens} new ones are"
                 f" above the {longest} positions of the model: {fix}."
             )
-        return Prompt(text, np.array(marker + ids, np.int32), len(marker))
+        return Prompt(np.array(marker + ids, np.int32), len(marker))
 
     def generate(
         self,

@@ -43,8 +43,8 @@ def sum_heads(
     # What each probability counts with.
     factors = {
         "distance": jnp.abs(offsets),
-        "separator": jnp.broadcast_to(is_separator[:, None], offsets.shape),
-        "first": jnp.broadcast_to(places[:, None] == 0, offsets.shape),
+        "separator": is_separator[:, None],
+        "first": places[:, None] == 0,
         "previous": offsets == -1,
         "self": offsets == 0,
         "next": offsets == 1,

@@ -55,68 +55,56 @@ class SuiteResult:
             yield dataclasses.asdict(pair) | scores
 
 
-class SuiteScorer:
-    """Scores the pairs of a suite with one model after another of the same shapes.
+def score_suite(
+    model: TrainedModel,
+    suite: str,
+    method: str = "",
+    per_paradigm: int = 0,
+    done: Callable[[int, int], None] | None = None,
+) -> SuiteResult:
+    """Returns the scores of the pairs of a suite.
 
     Args:
+      model: predicts masked or next tokens.
       suite: see `data.minimal_pairs.read_pairs`.
       method: "" for the (pseudo-)log-likelihood, "within_words" for its variant of Kauf & Ivanova
         2023, which masks the later pieces of a word too, "next_tokens" for the log-likelihood of a
         model that was trained on both.
       per_paradigm: pairs of each paradigm, evenly spaced; 0: all.
+      done: called with the finished and all passes through the model.
 
     Raises:
-      UserError: there is no such suite or method.
+      UserError: there is no such suite or method; the model has no trained head for that, or too
+        few positions.
     """
+    if method not in METHODS:
+        raise UserError(f"method={method!r} must be one of {', '.join(map(repr, METHODS))}.")
+    pairs = read_pairs(suite, per_paradigm)
+    # Suites repeat sentences; each is scored once.
+    sentences = (sentence for pair in pairs for sentence in (pair.good, pair.bad))
+    numbers = {sentence: n for n, sentence in enumerate(dict.fromkeys(sentences))}
+    scorer = _scorer(model, method)
+    rows = [scorer.row(Text(sentence, where=f"A sentence of {suite}")) for sentence in numbers]
+    passes, finished = sum(map(scorer.count_passes, rows)), 0
 
-    def __init__(self, suite: str, method: str = "", per_paradigm: int = 0):
-        if method not in METHODS:
-            raise UserError(f"method={method!r} must be one of {', '.join(map(repr, METHODS))}.")
-        self.pairs = read_pairs(suite, per_paradigm)
-        self._suite = suite
-        self._method = method
-        # Suites repeat sentences; each is scored once.
-        sentences = (sentence for pair in self.pairs for sentence in (pair.good, pair.bad))
-        self._numbers = {sentence: n for n, sentence in enumerate(dict.fromkeys(sentences))}
+    def add(count: int) -> None:
+        nonlocal finished
+        finished += count
+        if done:
+            done(finished, passes)
 
-    def score(
-        self, model: TrainedModel, done: Callable[[int, int], None] | None = None
-    ) -> SuiteResult:
-        """Returns the scores of a model.
-
-        Args:
-          model: predicts masked or next tokens.
-          done: called with the finished and all passes through the model.
-
-        Raises:
-          UserError: the model has no trained head for that, or too few positions.
-        """
-        scorer = _scorer(model, self._method)
-        rows = [
-            scorer.row(Text(sentence, where=f"A sentence of {self._suite}"))
-            for sentence in self._numbers
-        ]
-        passes, finished = sum(map(scorer.count_passes, rows)), 0
-
-        def add(count: int) -> None:
-            nonlocal finished
-            finished += count
-            if done:
-                done(finished, passes)
-
-        totals = np.fromiter(scorer.totals(rows, add), np.float64, len(rows))
-        good, bad = (
-            totals[[self._numbers[getattr(pair, side)] for pair in self.pairs]]
-            for side in ("good", "bad")
-        )
-        ids = np.concatenate([row.input_ids[row.word_positions] for row in rows])
-        return SuiteResult(
-            self.pairs,
-            good,
-            bad,
-            score_pairs(good, bad, *([getattr(p, n) for p in self.pairs] for n in _GROUPS)),
-            float(np.mean(ids == model.tokenizer.unk_id)),
-        )
+    totals = np.fromiter(scorer.totals(rows, add), np.float64, len(rows))
+    good, bad = (
+        totals[[numbers[getattr(pair, side)] for pair in pairs]] for side in ("good", "bad")
+    )
+    ids = np.concatenate([row.input_ids[row.word_positions] for row in rows])
+    return SuiteResult(
+        pairs,
+        good,
+        bad,
+        score_pairs(good, bad, *([getattr(p, n) for p in pairs] for n in _GROUPS)),
+        float(np.mean(ids == model.tokenizer.unk_id)),
+    )
 
 
 def _scorer(model: TrainedModel, method: str) -> Scorer:
@@ -135,7 +123,7 @@ def evaluate_suite(
     Args:
       model: a model that predicts masked or next tokens.
       suite: "blimp", "zorro", a file or a folder (`data.minimal_pairs`).
-      method, per_paradigm: see `SuiteScorer`.
+      method, per_paradigm: see `score_suite`.
 
     Raises:
       UserError: there is no such suite, or the model predicts no tokens.
@@ -144,4 +132,4 @@ def evaluate_suite(
     >>> result.scores.mean.value
     0.72
     """
-    return SuiteScorer(os.fspath(suite), method, per_paradigm).score(model)
+    return score_suite(model, os.fspath(suite), method, per_paradigm)

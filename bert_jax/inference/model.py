@@ -441,10 +441,6 @@ class Model(TrainedModel):
         scorer = (self._exact if exact else self)._reader(Scorer)
         return list(scorer.score([scorer.row(text) for text in _read_texts(texts)]))
 
-    @functools.cached_property
-    def _generator(self) -> Generator:
-        return Generator(self)
-
     @python_spelling()
     def generate(
         self,
@@ -473,7 +469,7 @@ class Model(TrainedModel):
         Raises:
           UserError: the model does not predict next tokens.
         """
-        generator = self._generator
+        generator = Generator(self)
         sampling = Sampling(greedy, temperature, top_k, top_p)
         made = [generator.prompt(prompt, max_new_tokens) for prompt in prompts]
         sizes = {"max_new_tokens": max_new_tokens, "seed": seed, "num_samples": num_samples}

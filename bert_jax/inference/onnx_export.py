@@ -96,9 +96,8 @@ def _quantize(
     most, left_out = len(order) // 2, 0
     if without(0)[1].loss > max_loss:
         order.sort(key=lambda name: -comparison.error(quantize(graph, [name]).SerializeToString()))
-        is_enough = [*range(1, most)]
         left_out = 1 + bisect.bisect_left(
-            is_enough, True, key=lambda count: without(count)[1].loss <= max_loss
+            range(1, most), True, key=lambda count: without(count)[1].loss <= max_loss
         )
     made, result = without(left_out)
     if result.loss > max_loss:

@@ -26,7 +26,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,6 +38,7 @@ from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.examples import TextExample
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
+from bert_jax.devices import processor
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import Program, TrainedModel
 from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
@@ -96,9 +96,7 @@ class Predictor:
             most = _EXACT_CPU_FEATURES // model.encoder.hidden_size
             exact_tokens = max(_EXACT_CPU_BATCH_TOKENS, 1 << most.bit_length() - 1)
         self._exact_tokens = batch_tokens or exact_tokens  # of each device
-        has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
-        num_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-        self._num_threads = num_cores if is_cpu else 0
+        self._num_threads = processor.num_cores() if is_cpu else 0
 
     def _batches_of(self, rows: Any, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
         if self.model.exact:

@@ -4,7 +4,7 @@
     params = bert.init(jax.random.key(0), {"input_ids": ids})["params"]
     hidden = bert.apply({"params": params}, {"input_ids": ids}).hidden  # float32[batch, seq, 768]
 
-An encoder is one file and one row of `MODELS`. Heads are generic in the encoder.
+An encoder is one row of `MODELS`, and one file unless its modules are those of another. Heads are generic in the encoder.
 """
 
 import dataclasses
@@ -28,8 +28,6 @@ from bert_jax.models.gpt import GPT
 from bert_jax.models.gpt import Gpt as Gpt
 from bert_jax.models.model import AddFields, Encoder, Model
 from bert_jax.models.model import complete_batch as complete_batch
-from bert_jax.models.modernbert import MODERNBERT
-from bert_jax.models.modernbert import ModernBert as ModernBert
 
 MODELS: dict[str, Model] = {
     "bert": BERT,
@@ -38,7 +36,7 @@ MODELS: dict[str, Model] = {
     "electra": dataclasses.replace(BERT, config=ElectraConfig),
     "roberta": dataclasses.replace(BERT, config=RobertaConfig),
     "xlm_roberta": dataclasses.replace(BERT, config=XlmRobertaConfig),
-    "modernbert": MODERNBERT,
+    "modernbert": dataclasses.replace(BERT, config=ModernBertConfig),
     "gpt": GPT,
     "elmo": ELMO,
 }

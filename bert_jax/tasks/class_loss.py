@@ -19,7 +19,7 @@ from bert_jax.config.group import Group, setting
 from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import IMPOSSIBLE
 from bert_jax.tasks import losses
-from bert_jax.tasks.losses import Sum, Sums
+from bert_jax.tasks.losses import Sums
 
 # Of a field in the banner.
 _MAX_CHARACTERS = 200
@@ -201,8 +201,8 @@ class ClassLoss:
             values = (1 - self.label_smoothing) * values + self.label_smoothing * of_all
         if self.weights and not self.adjusts_logits:
             values *= jnp.asarray(self.weights, jnp.float32)[flat]
-        total = (values.reshape(labels.shape) * weights).sum()
-        return sums | {f"{name}_loss": Sum(total, weights.sum())}
+        values = values.reshape(labels.shape)
+        return sums | {f"{name}_loss": losses.weighted_sum(values, weights)}
 
     def several(self, logits: jax.Array, labels: jax.Array) -> jax.Array:
         """Returns the mean loss of the binary decisions of each example, float32[...].

@@ -55,10 +55,8 @@ class Labelled(Task):
     # Whether labels are numbers and not names of classes.
     reads_numbers = False
 
-    @property
-    def splits_texts(self) -> bool:
-        """Whether texts that are longer than a row are read in windows."""
-        return False
+    # Whether texts that are longer than a row are read in windows.
+    splits_texts = False
 
     def row_texts(self, example: Any) -> tuple[tuple[str, ...], ...]:
         """Returns the texts of each row of an example that are cut off; (): none are."""
@@ -189,10 +187,8 @@ class Headed(HeadConfig, Labelled):
             super().for_run(config), frozen=is_frozen and self.reads_features
         )
 
-    @property
-    def reads_features(self) -> bool:
-        """Whether a frozen encoder has no dropout, as one that gives features."""
-        return True
+    # Whether a frozen encoder has no dropout, as one that gives features.
+    reads_features = True
 
     @property
     def can_pack(self) -> bool:

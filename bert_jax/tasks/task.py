@@ -102,10 +102,8 @@ class Task(TaskConfig):
         columns |= {str(getattr(self, field)): name for field, name in self.COLUMNS.items()}
         return {c: columns[c] for c in columns if c and not c.isdecimal() and c not in names}
 
-    @property
-    def view(self) -> tuple[str, str]:
-        """The title of the page's form, and a sentence that says what it shows."""
-        return "Answer", "What the model answers."
+    # The title of the page's form, and a sentence that says what it shows.
+    view = ("Answer", "What the model answers.")
 
     def sample(self, example: Example) -> dict[str, Any]:
         """Returns what is entered in the page's form for an example."""
@@ -160,10 +158,8 @@ class Task(TaskConfig):
 
     # ---------------------------------------------------------------- examples and rows
 
-    @property
-    def can_pack(self) -> bool:
-        """Whether a row may have several examples."""
-        return False
+    # Whether a row may have several examples.
+    can_pack = False
 
     def read(self, path: str, counts: Counter, labelled: bool) -> Iterator[Any]:
         """Yields the examples of a file; counts what is left out or repaired."""
@@ -204,14 +200,10 @@ class Task(TaskConfig):
         """
         return dataclasses.replace(self, model=model)
 
-    @property
-    def couples_examples(self) -> bool:
-        """Whether the losses of an example depend on the outputs of other examples.
-
-        Such losses need the outputs of the whole batch, arrays [batch, ...]: those of microbatches
-        do not add up to them. See `gradient.compute_gradient`.
-        """
-        return False
+    # Whether the losses of an example depend on the outputs of other examples. Such losses need the
+    # outputs of the whole batch, arrays [batch, ...]: those of microbatches do not add up to them.
+    # See `gradient.compute_gradient`.
+    couples_examples = False
 
     def make_model(self) -> nn.Module:
         """Returns the linen module (batch, deterministic) -> outputs."""
@@ -318,10 +310,8 @@ class Task(TaskConfig):
     # Whether tables of predictions have rows of `example_row`, and not those of the input.
     TABLES_OF_EXAMPLES: ClassVar[bool] = False
 
-    @property
-    def has_tables(self) -> bool:
-        """Whether predictions can stand in the columns of a table."""
-        return False
+    # Whether predictions can stand in the columns of a table.
+    has_tables = False
 
     def input_rows(self, path: str) -> Iterator[dict[Any, Any]]:
         """Yields the columns of each example in a file, for `cells` beside them."""
@@ -406,9 +396,7 @@ class CorpusTask(Task):
                 make_phase_task(config, phase.task)
         return dataclasses.replace(super().for_run(config), data=config.data)
 
-    @property
-    def can_pack(self) -> bool:
-        return True
+    can_pack = True
 
     def check_rows(self, rows: CorpusRows) -> None:
         """Raises UserError if the task cannot be trained on these rows."""
@@ -455,9 +443,9 @@ def make_phase_task(config: RunConfig, name: str) -> Task:
     return kind.as_phase(config.model)
 
 
-def example_batch(length: int = 8) -> dict[str, jax.Array]:
+def example_batch() -> dict[str, jax.Array]:
     """Returns what every encoder takes: a batch of one row without padding."""
-    return complete_batch({"input_ids": jnp.zeros((1, length), jnp.int32)})
+    return complete_batch({"input_ids": jnp.zeros((1, 8), jnp.int32)})
 
 
 def add_answers(

@@ -138,9 +138,7 @@ class TextVectors(TextPairs):
         """How a trained model makes the vector of a text."""
         raise NotImplementedError
 
-    @property
-    def couples_examples(self) -> bool:
-        return True
+    couples_examples = True
 
     def row_texts(self, example):
         texts = (example.text_a, example.text_b, example.negative)

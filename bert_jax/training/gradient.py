@@ -113,7 +113,7 @@ def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | floa
     """Returns the loss to minimize, of a batch or a microbatch.
 
     Args:
-      sums: result of `Task.losses`.
+      sums: result of `training_losses`.
       denominators: the denominators for the whole batch; empty: `sums` is the whole batch.
     """
     of_batch = denominators or {name: item.denominator for name, item in sums.items()}

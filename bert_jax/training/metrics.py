@@ -190,13 +190,8 @@ def history(workdir: str) -> dict[str, dict[str, np.ndarray]]:
         splits.setdefault(row.pop("split"), []).append(row)
     return {
         split: {
-            name: _array([row.get(name) for row in rows])
+            name: np.array([np.nan if row.get(name) is None else row[name] for row in rows])
             for name in dict.fromkeys(name for row in rows for name in row)
         }
         for split, rows in splits.items()
     }
-
-
-def _array(values: list[float | None]) -> np.ndarray:
-    """Returns int64 for whole numbers (steps), float64 with NaN for None otherwise."""
-    return np.array([np.nan if value is None else value for value in values])

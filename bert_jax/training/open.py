@@ -223,11 +223,7 @@ def _open_labelled(
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         if (pack := config.data.max_examples_per_row) > 1:
             _check_packing(config, task)
-        by_tokens, max_windows = (
-            config.data.batch_by == "tokens",
-            config.get("task.windows_per_epoch"),
-        )
-        how = (by_tokens, pack, max_windows or 0)
+        how = (config.data.batch_by == "tokens", pack, config.get("task.windows_per_epoch", 0))
         training = (rows.for_training(phase.batch_size, config.seed, *how),)
         steps = config.total_steps((training[0].rows_per_epoch,))
     else:

@@ -25,7 +25,7 @@ def write_checksums(
     folder: pathlib.Path,
     metrics: dict[str, float],
     files: dict[str, str],
-    milestones: Sequence[str] = (),
+    milestones: Sequence[str],
 ) -> None:
     """Seals a checkpoint: without its list of checksums it counts as unfinished."""
     content: dict[str, Any] = {"metrics": metrics, "files": dict(sorted(files.items()))}

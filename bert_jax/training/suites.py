@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
+from bert_jax.data.batch import take_rows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, masked_copies
 from bert_jax.data.minimal_pairs import read_pairs, suite_name
 from bert_jax.devices import sharding
@@ -97,8 +98,8 @@ class _Suite:
             start, stop = sharding.local_rows(self.mesh, size)
             for first in range(0, len(numbers), size):
                 part = numbers[first : first + size]
-                padded = np.array(part + [-1] * (size - len(part)))
-                local = self.add_fields(self.encoded.take(padded[start:stop, None], length))
+                rows = take_rows(np.array(part), start, stop)[:, None]
+                local = self.add_fields(self.encoded.take(rows, length))
                 yield part, sharding.shard_batch(self.mesh, local, size, start)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.config import store
 from bert_jax.config.finetuning import FinetuningConfig
+from bert_jax.config.phases import LENGTHS
 from bert_jax.config.run import RunConfig
 from bert_jax.data.permutation import permute
 from bert_jax.files.errors import UserError
@@ -26,13 +27,9 @@ _ONLY = {
 }
 
 
-# Fields that give the length of training in other units than steps.
-_LENGTHS = ("epochs", "examples", "tokens")
-
-
 def with_steps(config: RunConfig, steps: int) -> RunConfig:
     """Returns a configuration that trains for this number of steps."""
-    return config.replace({name: 0 for name in _LENGTHS} | {"steps": steps})
+    return config.replace(dict.fromkeys(LENGTHS, 0) | {"steps": steps})
 
 
 def tempered(steps: Sequence[int], temperature: float) -> list[int]:

@@ -68,7 +68,7 @@ def test_formats_of_a_model_exist_and_name_every_parameter(model):
     model_config = config.model
     paths = set(encoder_shapes(model_config))
     if model in WITH_MASKED_LM:
-        paths = set(pretraining_shapes(model_config, config.model.next_sentence))
+        paths = set(pretraining_shapes(model_config))
     heads = {
         f"{row.HEAD}/{leaf}"
         for row in map(find_task, TASKS)

@@ -11,7 +11,6 @@ from bert_jax.models import (
     ElectraConfig,
     Elmo,
     ElmoConfig,
-    ModernBert,
     ModernBertConfig,
     complete_batch,
 )
@@ -28,7 +27,7 @@ HEADS = {"num_heads": 4, "intermediate_size": 64}
 # One of each kind: BERT's relatives are Bert with other fields.
 ENCODERS = {
     "electra": Bert(ElectraConfig(**SMALL, **HEADS, embedding_size=16)),
-    "modernbert": ModernBert(ModernBertConfig(**SMALL, **HEADS)),
+    "modernbert": Bert(ModernBertConfig(**SMALL, **HEADS)),
     "elmo": Elmo(ElmoConfig(**SMALL, cell_size=20, tokens="embeddings")),
 }
 IDS = jnp.array([[5, 6, 7, 8, 9, 10], [11, 12, 13, 14, 0, 0]])

@@ -10,10 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from bert_jax.config.encoders import ElectraConfig
+from bert_jax.config.encoders import ElectraConfig, ModernBertConfig
 from bert_jax.models import make_encoder
 from bert_jax.models.gpt import GptConfig
-from bert_jax.models.modernbert import ModernBertConfig
 from bert_jax.models.pooling import EncoderWithPooler
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.losses import loss_names

@@ -156,8 +156,7 @@ def test_the_tokens_are_those_that_plain_loops_choose(rounding, prob):
 # Rows of the paper's Table 8: shares of [MASK], the same and a random token.
 @pytest.mark.parametrize("shares", [(0.8, 0.1, 0.1), (1.0, 0.0, 0.0), (0.0, 0.2, 0.8)], ids=str)
 def test_the_shares_of_what_tokens_become_can_be_chosen(shares):
-    names = ("mask_share", "keep_share", "random_share")
-    rule = dataclasses.replace(make_rule(), **dict(zip(names, shares, strict=True)))
+    rule = dataclasses.replace(make_rule(), mask_share=shares[0], random_share=shares[2])
     rows, key = make_rows([128] * 2000, 128), jax.random.key(3)
     masked, default = mask(key, rows, rule), mask(key, rows, make_rule())
     chosen = chosen_of(masked)

@@ -14,6 +14,7 @@ mapped, so that a process holds only the sentences that it works on.
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import os
 import shutil
 from array import array
@@ -177,12 +178,7 @@ class Split:
 
     num_documents: int
     num_tokens: int
-    # Units are documents cuts[0] to cuts[1] - 1, cuts[1] to cuts[2] - 1, ...
-    cuts: Sequence[int]
-
-    @property
-    def units(self) -> list[tuple[int, int]]:
-        return list(zip(self.cuts[:-1], self.cuts[1:], strict=True))
+    units: list[tuple[int, int]]  # the first document of each, and the one after its last
 
 
 def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
@@ -239,7 +235,7 @@ def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split
         if records.size:
             num_tokens, last_unit = int(ends[-1]), int(units[-1])
         num_documents += records.size
-    return Split(num_documents, num_tokens, (*cuts, num_documents))
+    return Split(num_documents, num_tokens, list(itertools.pairwise((*cuts, num_documents))))
 
 
 def text_counts(folder: str, split: str) -> dict[str, int]:

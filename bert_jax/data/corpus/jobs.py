@@ -21,7 +21,6 @@ from bert_jax.data.corpus.shards import Records, lengths_of, make_form, write_sh
 from bert_jax.data.corpus.static_instances import StaticMasking, instance_dtype, write_instances
 from bert_jax.data.corpus.streams import STREAM_ROW, write_order, write_rows
 from bert_jax.data.packing import pack
-from bert_jax.data.permutation import permute
 from bert_jax.files.atomic import whole_file, write_json
 from bert_jax.files.buckets import UNFINISHED
 from bert_jax.text.lexicon import PhraseMatcher, read_lexicon
@@ -104,12 +103,10 @@ class Jobs:
         """Returns the RowFormat or StreamFormat of the rows at a sequence length."""
         return make_form(self.config, self.tokenizer, length)
 
-    @contextlib.contextmanager
-    def documents(self, split: str) -> Iterator[Documents]:
+    def documents(self, split: str) -> contextlib.closing[Documents]:
         """Opens the documents of a split, or of its stream."""
         dtype = id_dtype(len(self.tokenizer.pieces))
-        with contextlib.closing(Documents(self.corpus, split, dtype)) as documents:
-            yield documents
+        return contextlib.closing(Documents(self.corpus, split, dtype))
 
     # ------------------------------------------------------------------ jobs
 
@@ -182,7 +179,7 @@ class Jobs:
         """Writes the documents of a split in the order of its stream."""
         key = f"documents {self.config.seed} {split}"
         source = os.path.join(self.corpus, split)
-        write_order(source, path, lambda places, size: permute(places, size, key))
+        write_order(source, path, key)
         return 0
 
     def cut_stream(self, path: str, split: str, length: int) -> int:

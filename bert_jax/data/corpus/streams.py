@@ -20,7 +20,7 @@ the next input, but at the end of a sentence, where the next input begins anothe
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +29,7 @@ from bert_jax.data.batch import Batch
 from bert_jax.data.corpus.documents import DOCUMENT, Documents, id_dtype, read_pieces
 from bert_jax.data.corpus.pairs import PAIR
 from bert_jax.data.corpus.row_counts import RowCounts
+from bert_jax.data.permutation import permute
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 
@@ -142,20 +143,20 @@ class StreamFormat:
         return {"log_uniform_loss": float(losses.sum() / token_counts.sum())}
 
 
-def write_order(source: str, path: str, order: Callable[[np.ndarray, int], np.ndarray]) -> None:
-    """Writes the documents of a split in another order.
+def write_order(source: str, path: str, key: str) -> None:
+    """Writes the documents of a split in the order of a permutation.
 
     Args:
       source: a file of DOCUMENTs.
       path: the file to write.
-      order: function (int[n] places, number of documents) -> int[n], the documents at the places.
+      key: of `permute`.
     """
     size = os.path.getsize(source) // DOCUMENT.itemsize
     documents = np.memmap(source, DOCUMENT, "r", shape=(size,))
     with whole_file(path) as part, open(part, "wb") as file:
         for first in range(0, size, _DOCUMENTS_IN_MEMORY):
             places = np.arange(first, min(first + _DOCUMENTS_IN_MEMORY, size))
-            file.write(documents[order(places, size)].tobytes())
+            file.write(documents[permute(places, size, key)].tobytes())
 
 
 def write_rows(documents: str, sequence_length: int, path: str) -> None:

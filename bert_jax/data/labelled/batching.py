@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bert_jax.data.batch import take_rows
 from bert_jax.data.packing import pack_rows
 from bert_jax.data.permutation import permute
 from bert_jax.files.errors import UserError
@@ -122,9 +123,7 @@ class BucketedLoader:
         epoch, place = divmod(number, self.batches_per_epoch)
         order, shuffled = self._epoch(epoch)
         start, size, bucket = self._batches[shuffled[place]]
-        rows = order[start : start + size]
-        rows = np.pad(rows, (0, size - len(rows)), constant_values=-1)
-        return rows, int(self._bucket_lengths[bucket])
+        return take_rows(order, start, start + size), int(self._bucket_lengths[bucket])
 
     def _make_epoch(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[rows], the longest first, and the order of the batches cut out of them."""
@@ -209,8 +208,7 @@ class PackedLoader:
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         chosen = self._epoch(epoch)[place * self.rows : (place + 1) * self.rows]
-        missing = ((0, self.rows - len(chosen)), (0, 0))
-        return np.pad(self._examples[chosen], missing, constant_values=-1), self._row_length
+        return take_rows(self._examples[chosen], 0, self.rows), self._row_length
 
 
 def buckets_of(lengths: np.ndarray, bucket_lengths: Sequence[int]) -> np.ndarray:

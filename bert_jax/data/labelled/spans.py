@@ -17,18 +17,13 @@ class Span:
     Attributes:
       text: context[start:stop].
       start, stop: its characters.
-      start_logit, end_logit: of its first and its last token.
+      score: the sum of the start logit of its first token and the end logit of its last.
     """
 
     text: str
     start: int
     stop: int
-    start_logit: float
-    end_logit: float
-
-    @property
-    def score(self) -> float:
-        return self.start_logit + self.end_logit
+    score: float
 
 
 @dataclass(frozen=True)
@@ -111,9 +106,9 @@ def choose_spans(
         while stop < len(context) and unicodedata.category(context[stop]) == "Mn":
             stop += 1
         at = window.first + token
-        logits = float(starts[number][at]), float(ends[number][at + more])
+        score = float(starts[number][at]) + float(ends[number][at + more])
         if text := context[start:stop]:
-            best.setdefault(text, Span(text, start, stop, *logits))
+            best.setdefault(text, Span(text, start, stop, score))
     return Answers(tuple(best.values()), null_score)
 
 

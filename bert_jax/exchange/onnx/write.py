@@ -46,7 +46,6 @@ from bert_jax.tasks.classification import Classification
 from bert_jax.tasks.tagging import Tagging
 
 FILE = "model.onnx"
-DESCRIPTION = "model.json"
 # What is written: the answers of the task's head, or vectors of tokens and texts.
 OUTPUTS = ("task", "vectors")
 # Vectors of sentence-transformers that are not written, by pooling.
@@ -121,7 +120,7 @@ def write(
     if _CRF[0] in loaded.params and output == "task":
         facts["note"] = "logits are the scores of single tags: decode them with `transitions`"
         facts |= {name: loaded.params[name].tolist() for name in _CRF}
-    (folder / DESCRIPTION).write_text(json.dumps(facts, indent=1) + "\n")
+    (folder / "model.json").write_text(json.dumps(facts, indent=1) + "\n")
     return facts
 
 

@@ -55,9 +55,9 @@ class Table(nn.Embed):
         return gather_features(self.embedding)
 
 
-def embedding(config: EncoderConfig, rows: int, name: str | None = None) -> Table:
+def embedding(config: EncoderConfig, rows: int) -> Table:
     """Returns a table float32[rows, config.embedding_size] with the initial values of `dense`."""
-    return Table(rows, config.embedding_size, embedding_init=initializer(config), name=name)
+    return Table(rows, config.embedding_size, embedding_init=initializer(config))
 
 
 def activate(config: EncoderConfig, x: jax.Array) -> jax.Array:

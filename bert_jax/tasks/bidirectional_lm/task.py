@@ -209,7 +209,7 @@ class BidirectionalLM(CorpusTask):
         if phase is None:
             return dataclasses.replace(task, predicts=True)
         if self.num_sampled >= task.num_words:
-            raise ValueError(
+            raise UserError(
                 f"config.task.num_samples={self.num_samples} must be below the number of words,"
                 f" {task.num_words}: lower it, or set config.task.softmax='full'."
             )

@@ -28,7 +28,7 @@ from bert_jax.models.heads import WordScores, word_flops
 from bert_jax.models.model import EncoderConfig
 from bert_jax.scores.language_model import perplexity, text_scores
 from bert_jax.tasks.causal_lm.model import CausalLMModel
-from bert_jax.tasks.losses import Sum, Sums, cross_entropy_of_scores, metric, next_tokens
+from bert_jax.tasks.losses import Sums, cross_entropy_of_scores, next_tokens, weighted_sums
 from bert_jax.tasks.task import Batch, CorpusTask
 from bert_jax.text.tokenization import Tokenizer
 
@@ -144,11 +144,7 @@ class CausalLM(CorpusTask):
         """Cross-entropy and accuracy of the token after each position."""
         labels, weights = next_tokens(batch)
         losses, hits = cross_entropy_of_scores(outputs, labels)
-        total = weights.sum()
-        return {
-            "causal_lm_loss": Sum((losses * weights).sum(), total),
-            "causal_lm_accuracy": metric((hits * weights).sum(), total),
-        }
+        return weighted_sums("causal_lm", losses, hits, weights)
 
     def answers(self, outputs: WordScores, batch: Batch) -> dict[str, jax.Array]:
         """float32[batch, seq] `log_probabilities` of the token after each position."""

@@ -29,7 +29,7 @@ from bert_jax.tasks import losses
 from bert_jax.tasks.class_loss import LOSS_FIELDS, ClassLoss, ClassLossConfig, balanced_weights
 from bert_jax.tasks.classification.decisions import Decision
 from bert_jax.tasks.classification.review import make_review
-from bert_jax.tasks.losses import Sum, Sums
+from bert_jax.tasks.losses import Sums
 from bert_jax.tasks.supervised import Pooled
 from bert_jax.tasks.task import Answer, Batch, Prediction
 
@@ -308,7 +308,7 @@ class Classification(ClassLossConfig, Pooled):
             values = self.class_loss.several(logits, labels)
         else:
             values = (logits[..., 0] - labels) ** 2
-        return {"task_loss": Sum((values * weights).sum(), weights.sum())}
+        return {"task_loss": losses.weighted_sum(values, weights)}
 
     def distilled_losses(self, outputs, teacher, batch, temperature):
         """Divergence; of several labels the mean binary one; of a number the squared error."""

@@ -70,9 +70,7 @@ class CrossEncoder(TextPairs, Pooled):
     def known_metrics(self) -> Mapping[str, Any]:
         return correlation.METRICS if self.has_scores else retrieval.METRICS
 
-    @property
-    def view(self) -> tuple[str, str]:
-        return "Score", "How well the second text answers the first one, from 0 to 1."
+    view = ("Score", "How well the second text answers the first one, from 0 to 1.")
 
     def more_parts(self) -> Iterator[str]:
         yield "sigmoid"
@@ -172,9 +170,7 @@ class CrossEncoder(TextPairs, Pooled):
     def relevance(self, prediction):
         return prediction["score"]
 
-    @property
-    def has_tables(self) -> bool:
-        return True
+    has_tables = True
 
     def input_rows(self, path):
         return (row for _, row in read_rows(path, Counter(), self.columns.has_header))

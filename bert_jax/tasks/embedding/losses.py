@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from bert_jax.models.model import Batch
 from bert_jax.models.task_heads import IMPOSSIBLE
-from bert_jax.tasks.losses import Sum, Sums, cross_entropy, weighted_sums
+from bert_jax.tasks.losses import Sum, Sums, cross_entropy, weighted_sum, weighted_sums
 
 # Those that read the scores of pairs, which the others have not.
 SCORED = ("cosent", "cosine_mse")
@@ -43,9 +43,8 @@ def embedding_loss(
         cosines = jnp.sum(vectors[:, 0] * vectors[:, 1], axis=-1)
         if kind == "cosent":
             return {f"{name}_loss": _cosent(cosines / temperature, batch)}
-        weights = batch["weights"]
         squares = (cosines - batch["scores"]) ** 2
-        return {f"{name}_loss": Sum((squares * weights).sum(), weights.sum())}
+        return {f"{name}_loss": weighted_sum(squares, batch["weights"])}
 
     return in_batch_loss(name, kind, dot_products(vectors) / temperature, batch)
 

@@ -109,9 +109,7 @@ class MultipleChoice(Pooled):
             )
         return predictions
 
-    @property
-    def has_tables(self) -> bool:
-        return True
+    has_tables = True
 
     def cells(self, prediction):
         choice = prediction["choice"]

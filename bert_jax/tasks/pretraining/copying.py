@@ -8,14 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.models.copy_head import Copies, log_mixture
-from bert_jax.tasks.losses import Sums, cross_entropy, weighted_sums
-
-
-def classify_copies(
-    name: str, logits: jax.Array, copies: Copies, labels: jax.Array, weights: jax.Array
-) -> Sums:
-    """`losses.classify` of the mixture; see `cross_entropy_of_copies`."""
-    return weighted_sums(name, *cross_entropy_of_copies(logits, copies, labels), weights)
+from bert_jax.tasks.losses import cross_entropy
 
 
 def cross_entropy_of_copies(

@@ -51,8 +51,8 @@ class MaskingRule:
         (transformers, `DataCollatorForLanguageModeling`); for `subword` only;
         `row`: `max_predictions` of each row, whatever its examples and their lengths, so that no
         slot is empty; at most half of a row's candidates; for `subword` only.
-      mask_share, keep_share, random_share: of the chosen tokens, those that become [MASK], stay,
-        and become any id; at least 0, together 1.
+      mask_share, random_share: of the chosen tokens, those that become [MASK], and those that
+        become any id; the others stay.
       unit_weights: for `phrase`, the weights of units whose first token has the number 1, 2, ... in
         `mask_units`; 0 is never masked.
     """
@@ -66,7 +66,6 @@ class MaskingRule:
     is_continuation: tuple[bool, ...] = ()
     rounding: str = "half_even"
     mask_share: float = 0.8
-    keep_share: float = 0.1
     random_share: float = 0.1
     unit_weights: tuple[float, ...] = ()
     final_prob: float = 0.0

@@ -32,7 +32,7 @@ from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, word_flo
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sum, Sums, metric
 from bert_jax.tasks.pretraining import masking
-from bert_jax.tasks.pretraining.copying import classify_copies
+from bert_jax.tasks.pretraining.copying import cross_entropy_of_copies
 from bert_jax.tasks.task import (
     Answer,
     Batch,
@@ -137,7 +137,6 @@ class Pretraining(CorpusTask):
             is_continuation=tuple(tokenizer.is_continuation.tolist()),
             rounding=rounding,
             mask_share=data.mask_share,
-            keep_share=data.keep_share,
             random_share=data.random_share,
             unit_weights=self._unit_weights(),
             final_prob=final_prob,
@@ -166,7 +165,8 @@ class Pretraining(CorpusTask):
         if copies is None:
             sums = losses.classify("masked_lm", logits, ids, weights)
         else:
-            sums = classify_copies("masked_lm", logits, copies, ids, weights)
+            values, hits = cross_entropy_of_copies(logits, copies, ids)
+            sums = losses.weighted_sums("masked_lm", values, hits, weights)
         if self.id_characters:  # a loss that can be compared between vocabularies
             characters = (jnp.asarray(self.id_characters, jnp.int32)[ids] * weights).sum()
             bits = sums["masked_lm_loss"].numerator / np.log(2)

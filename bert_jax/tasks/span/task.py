@@ -17,7 +17,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.models.task_heads import IMPOSSIBLE, SpanModel, SpanOutputs
 from bert_jax.scores.cmrc import cmrc2018
 from bert_jax.scores.squad import squad_v1, squad_v2
-from bert_jax.tasks.losses import Sum, Sums, cross_entropy, divergence, metric, weighted_sum
+from bert_jax.tasks.losses import Sums, cross_entropy, divergence, weighted_sum, weighted_sums
 from bert_jax.tasks.span.review import make_review
 from bert_jax.tasks.supervised import Headed
 from bert_jax.tasks.task import (
@@ -112,14 +112,10 @@ class Span(Headed):
         `task_accuracy` is how often both positions are right.
         """
         start_logits, end_logits = _logits(outputs, batch)
-        weights = batch["weights"]
         start_losses, start_hits = cross_entropy(start_logits, batch["start_positions"])
         end_losses, end_hits = cross_entropy(end_logits, batch["end_positions"])
         losses = (start_losses + end_losses) / 2
-        return {
-            "task_loss": Sum((losses * weights).sum(), weights.sum()),
-            "task_accuracy": metric((start_hits * end_hits * weights).sum(), weights.sum()),
-        }
+        return weighted_sums("task", losses, start_hits * end_hits, batch["weights"])
 
     def distilled_losses(self, outputs, teacher, batch, temperature):
         """The mean of the divergences of the start and of the end."""

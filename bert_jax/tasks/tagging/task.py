@@ -290,9 +290,7 @@ class Tagging(ClassLossConfig, Headed):
 
     TABLES_OF_EXAMPLES = True
 
-    @property
-    def has_tables(self) -> bool:
-        return True
+    has_tables = True
 
     def example_row(self, example):
         return {"id": example.id, "text": example.locate(self.between_words)[0]}

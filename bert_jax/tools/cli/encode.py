@@ -91,11 +91,10 @@ def run(flags: argparse.Namespace) -> None:
     from bert_jax.inference.predictor import Predictor
     from bert_jax.tools.listeners.terminal import Terminal
     from bert_jax.tools.outputs.features import extract
-    from bert_jax.tools.outputs.sparse import extract_sparse
 
     extractor = FeatureExtractor(Predictor(model, flags.batch_tokens), choice)
     if is_file:
-        (extract_sparse if flags.sparse else extract)(extractor, inputs, flags.output, Terminal())
+        extract(extractor, inputs, flags.output, Terminal())
         return
     texts = tokens = 0
     for row, found in extractor.run(map(extractor.row, inputs.texts())):

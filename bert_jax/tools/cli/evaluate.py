@@ -72,12 +72,12 @@ def _run_suite(flags: argparse.Namespace) -> None:
     check_output(flags.output, OBJECTS, [])
     flags.overrides.setdefault("dtype", "float32")
     model = load_model(flags)
-    from bert_jax.inference.minimal_pairs import SuiteScorer
+    from bert_jax.inference.minimal_pairs import score_suite
     from bert_jax.tools.listeners.terminal import Terminal
 
     terminal = Terminal()
-    suite = SuiteScorer(flags.suite, flags.method, flags.per_paradigm)
-    result = suite.score(model, terminal.progress)
+    how = (flags.suite, flags.method, flags.per_paradigm)
+    result = score_suite(model, *how, terminal.progress)
     for kind in ("paradigms", "fields"):
         for name, accuracy in getattr(result.scores, kind).items():
             terminal.line(f"{kind[:-1]:<10} {name:<60} {accuracy}")

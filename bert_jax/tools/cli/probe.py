@@ -14,12 +14,12 @@ import argparse
 import dataclasses
 import pathlib
 
-from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag, prepare_process
+from bert_jax.tools.cli.command_line import CACHE, MODEL, Flag, prepare_process
 from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 
 FLAGS = (
     Flag("DATA", "", "A labelled file, or a folder of them."),
-    *(MODEL, CACHE, IMPORT),
+    *(MODEL, CACHE),
     Flag("max_texts", 0, "Texts that are used of a file, evenly spaced; 0: all.", minimum=0),
     Flag("output", "", "File for the accuracies, .jsonl or .parquet."),
 )

@@ -8,7 +8,7 @@ Add --help to one of them for its flags.
 
 import argparse
 
-from bert_jax.tools.cli.command_line import CACHE, IMPORT, MODEL, Flag, prepare_process
+from bert_jax.tools.cli.command_line import CACHE, MODEL, Flag, prepare_process
 from bert_jax.tools.outputs.files import check_output, write_objects
 
 KIND = "retrieval command"
@@ -72,7 +72,6 @@ COMMANDS = {
             Flag("reranker", "", "A cross-encoder that orders the best documents again."),
             Flag("depth", 100, "Documents of a query that it orders.", minimum=1),
             CACHE,
-            IMPORT,
         ),
     ),
     "mine": (
@@ -89,7 +88,6 @@ COMMANDS = {
                 "A negative's similarity is at most this part of the pair's; 0: any.",
             ),
             CACHE,
-            IMPORT,
         ),
     ),
 }

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
+from bert_jax.devices import processor
 from bert_jax.devices.memory import available_memory, device_memory
 from bert_jax.tools.doctor.finding import Finding, in_bytes, note, ok, problem, warning
 
@@ -25,9 +26,8 @@ def before_jax(folder: str) -> Iterator[Finding]:
     """
     yield from versions()
     memory = available_memory()
-    has_affinity = hasattr(os, "sched_getaffinity")
-    cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-    yield ok(f"{in_bytes(memory) if memory else 'Unknown'} of memory are free; {cores} cores.")
+    free = in_bytes(memory) if memory else "Unknown"
+    yield ok(f"{free} of memory are free; {processor.num_cores()} cores.")
     yield disk(folder)
 
 

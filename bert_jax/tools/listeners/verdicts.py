@@ -33,8 +33,7 @@ def verdict(
     splits = run.evaluation_rows(phase)
     if not run.config.has_corpus:
         examples = next(rows.examples for rows in splits if rows.name == "eval")
-        outcome = _outcome(run, step, evaluation, examples)
-        return labelled_verdict(_with_simple(outcome, run, evaluation, examples, simple))
+        return labelled_verdict(_outcome(run, step, evaluation, examples, simple))
     return corpus_verdict(values, run.training_rows(phase).statistics, splits[0].statistics)
 
 
@@ -157,14 +156,21 @@ def _still_falls(losses: Sequence[float]) -> bool:
     return size > 0 and bool(np.mean(last) < 0.95 * np.mean(before))
 
 
-def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any]) -> Outcome:
+def _outcome(
+    run: Any,
+    step: int,
+    evaluation: Evaluation,
+    examples: Sequence[Any],
+    simple: Sequence[Any] | None,
+) -> Outcome:
+    """Returns the outcome, with the score of a model without an encoder, if there is one."""
     metric, predictions = run.task.metrics[0], evaluation.predictions
     rows = [row for row in metrics.read_metrics(run.workdir) if row["split"] == "train"]
     name = "task_loss" if run.teacher else "loss"  # of the labels, as the held-out loss
     losses = [row[name] for row in rows if row["step"] <= step and row.get(name) is not None]
     counts = run.task.counts(examples, predictions)
     gold = [name for name, count in counts.items() if count.gold]
-    return Outcome(
+    outcome = Outcome(
         metric=metric,
         value=evaluation.values[metric],
         error=run.task.error(examples, predictions, metric),
@@ -174,6 +180,13 @@ def _outcome(run: Any, step: int, evaluation: Evaluation, examples: Sequence[Any
         held_out_loss=evaluation.values["loss"],
         classes=len(gold),
         missing=[str(name) for name in gold if not counts[name].predicted],
+    )
+    if simple is None:
+        return outcome
+    return dataclasses.replace(
+        outcome,
+        simple=run.task.score(examples, simple)[metric],
+        difference_error=run.task.difference_error(examples, predictions, simple, metric),
     )
 
 
@@ -189,25 +202,6 @@ def predict_without_encoder(run: Any) -> Sequence[Any] | None:
     splits = run.evaluation_rows(run.phases[0])
     examples = next(rows.examples for rows in splits if rows.name == "eval")
     return run.task.predict_without_encoder(train, examples) if train else None
-
-
-def _with_simple(
-    outcome: Outcome,
-    run: Any,
-    evaluation: Evaluation,
-    examples: Sequence[Any],
-    simple: Sequence[Any] | None,
-) -> Outcome:
-    """Returns the outcome with the score of a model without an encoder, if there is one."""
-    if simple is None:
-        return outcome
-    return dataclasses.replace(
-        outcome,
-        simple=run.task.score(examples, simple)[outcome.metric],
-        difference_error=run.task.difference_error(
-            examples, evaluation.predictions, simple, outcome.metric
-        ),
-    )
 
 
 # ------------------------------------------------------------------ corpora
@@ -259,7 +253,7 @@ def corpus_verdict(
     if held_out["unknown_token_share"] > 0.02:
         advice.append(
             f"{held_out['unknown_token_share']:.1%} of the tokens are unknown: does the vocabulary"
-            " fit the language, and task.lowercase the vocabulary?"
+            " fit the language, and data.lowercase the vocabulary?"
         )
     if advice:
         return [*lines, "health: " + " ".join(advice)]

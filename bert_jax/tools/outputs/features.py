@@ -5,10 +5,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from bert_jax.data.labelled.texts import TextRow, word_spans
+from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 from bert_jax.inference.features import FeatureExtractor
+from bert_jax.inference.sparse import named_weights, stack_sparse
 from bert_jax.tools.outputs.files import (
     ARRAYS,
+    SPARSE,
     ArraySpec,
     check_output,
     write_arrays,
@@ -27,6 +30,9 @@ def extract(
 ) -> int:
     """Writes the features of each text; the output is complete or absent.
 
+    Of sparse vectors, a .jsonl has a line {"token": weight, ...} for each text, the largest weight
+    first; a .npz is what `scipy.sparse.load_npz` reads, float32[texts, vocab_size].
+
     Returns:
       The number of texts.
 
@@ -34,13 +40,14 @@ def extract(
       UserError: before long work, for a file that cannot be written, a text that cannot
         be used, or a disk without room.
     """
-    ending = check_output(output_path, ARRAYS, inputs.paths)
+    model, choice = extractor.model, extractor.choice
+    ending = check_output(output_path, SPARSE if choice.sparse else ARRAYS, inputs.paths)
 
     def rows() -> Iterator[TextRow]:
         return map(extractor.row, inputs.texts())
 
     # Only these numbers stay in memory: the texts are read again later.
-    is_word, tokenizer = extractor.choice.level == "word", extractor.model.tokenizer
+    is_word, tokenizer = choice.level == "word", model.tokenizer
     sizes = np.array(
         [(len(r.input_ids), len(word_spans(r, tokenizer)) if is_word else 0, r.cut) for r in rows()]
     )
@@ -54,7 +61,18 @@ def extract(
             f" {(tokens + cut).sum():,} tokens are cut off"
         )
     results = extractor.run(rows(), progress.add)
-    if ending in (".jsonl", ".parquet"):
+    if choice.sparse:
+        vectors = (found["embeddings"] for _, found in results)
+        if ending == ".jsonl":
+            write_objects(output_path, (named_weights(v, tokenizer.pieces) for v in vectors))
+        else:
+            matrix = stack_sparse(vectors, model.encoder.vocab_size)
+            from scipy import sparse  # whose import adds a filter of warnings
+
+            with whole_file(output_path) as temporary, open(temporary, "wb") as file:
+                sparse.save_npz(file, matrix)
+            progress.line(f"{matrix.nnz / len(sizes):,.1f} words a text")
+    elif ending in (".jsonl", ".parquet"):
         write_objects(output_path, (extractor.names(row, found) | found for row, found in results))
     else:
         specs = _array_specs(extractor, sizes[:, :2])

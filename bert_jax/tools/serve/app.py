@@ -46,25 +46,14 @@ def make_app(service: Service, batcher: Batcher, rate: float) -> Starlette:
         },
     }
 
-    async def show_page(request: Request) -> Response:
-        return HTMLResponse(page)
-
-    async def show_api(request: Request) -> Response:
-        return JSONResponse(description)
-
-    async def show_openapi(request: Request) -> Response:
-        return JSONResponse(openapi)
-
-    async def show_health(request: Request) -> Response:
-        return JSONResponse({"status": "ready"})
-
-    openapi = describe_api(service.name, service.about, service.endpoints)
-    routes = [
-        Route("/", show_page),
-        Route("/api", show_api),
-        Route("/health", show_health),
-        Route("/openapi.json", show_openapi),
-    ]
+    fixed = {
+        "/": HTMLResponse(page),
+        "/api": JSONResponse(description),
+        "/health": JSONResponse({"status": "ready"}),
+        "/openapi.json": JSONResponse(describe_api(service.name, service.about, service.endpoints)),
+    }
+    # A response is an application, which answers any number of requests.
+    routes = [Route(path, answer, methods=["GET"]) for path, answer in fixed.items()]
     for endpoint in service.endpoints:
         answer = functools.partial(_answer, endpoint, batcher)
         routes.append(Route(f"/api/{endpoint.name}", answer, methods=["POST"]))

@@ -64,26 +64,24 @@ def parse_inputs(
     """
     try:
         value = json.loads(body.decode(), parse_constant=_refuse_constant)
-        inputs = value.get("inputs") if isinstance(value, dict) else None
-        if not isinstance(inputs, list) or len(value) > 1:
-            raise UserError(f'The body is {_shown(value)}, and must be {{"inputs": [...]}}.')
-        if not min_inputs <= len(inputs) <= max_inputs:
-            allowed = f"{min_inputs} to {max_inputs}" if max_inputs > min_inputs else max_inputs
-            raise UserError(f"`inputs` has {len(inputs)} elements; allowed: {allowed}.")
-        named = (
-            name_inputs(item, columns or {}, f"inputs[{i}]") if isinstance(item, dict) else item
-            for i, item in enumerate(inputs)
-        )
-        return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(named)]
     except UnicodeDecodeError as error:
         raise UserError(
             f"The body is not UTF-8 (byte {error.start}): send JSON in UTF-8."
         ) from None
-    except UserError:
-        raise
     except ValueError as error:
         message = f'The body is not JSON ({error!s:.200}): send {{"inputs": [...]}}.'
         raise UserError(message) from None
+    inputs = value.get("inputs") if isinstance(value, dict) else None
+    if not isinstance(inputs, list) or len(value) > 1:
+        raise UserError(f'The body is {_shown(value)}, and must be {{"inputs": [...]}}.')
+    if not min_inputs <= len(inputs) <= max_inputs:
+        allowed = f"{min_inputs} to {max_inputs}" if max_inputs > min_inputs else max_inputs
+        raise UserError(f"`inputs` has {len(inputs)} elements; allowed: {allowed}.")
+    named = (
+        name_inputs(item, columns or {}, f"inputs[{i}]") if isinstance(item, dict) else item
+        for i, item in enumerate(inputs)
+    )
+    return [_parse_input(item, f"inputs[{i}]", fields) for i, item in enumerate(named)]
 
 
 def _refuse_constant(name: str) -> NoReturn:

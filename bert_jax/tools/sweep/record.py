@@ -12,7 +12,6 @@ snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs
 import dataclasses
 import hashlib
 import json
-import math
 import os
 import pathlib
 import shutil
@@ -24,6 +23,7 @@ from bert_jax.config.group import flatten
 from bert_jax.config.store import parse
 from bert_jax.files.atomic import read_json, read_json_lines, whole_folder, write_json
 from bert_jax.files.errors import UserError
+from bert_jax.scores.language_model import perplexity
 from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import Column, Table
 from bert_jax.training.seals import checksum_file
@@ -203,5 +203,5 @@ def _metrics(job: Job, workdir: str, rows: list[dict[str, Any]]) -> dict[str, fl
         values = next((row for row in reversed(rows) if row["split"] == "validation"), {})
         values = {name: x for name, x in values.items() if name not in ("step", "split", "speed")}
     if isinstance(loss := values.get("masked_lm_loss"), float):
-        values.setdefault("masked_lm_perplexity", math.exp(min(loss, 700.0)))
+        values.setdefault("masked_lm_perplexity", perplexity(loss))
     return values

@@ -96,7 +96,7 @@ def test_there_is_no_answer_only_if_no_window_has_one():
 
 
 def test_probabilities_are_a_softmax_with_or_without_no_answer():
-    spans = (Span("a", 0, 1, 1.0, 1.0), Span("b", 2, 3, 0.0, -1.0))
+    spans = (Span("a", 0, 1, 2.0), Span("b", 2, 3, -1.0))
     answers = Answers(spans, null_score=0.5)
     found = answers.n_best(with_null=True)
     assert [text for text, *_ in found] == ["a", "", "b"]

@@ -31,7 +31,7 @@ def random_params() -> Callable[..., dict]:
 
     def make(config, **heads: tuple[int, ...]) -> dict:
         """`heads` are shapes of further parameters, "/" written as "__"."""
-        leaves = pretraining_shapes(config.model, config.model.next_sentence)
+        leaves = pretraining_shapes(config.model)
         shapes = {name: leaf.shape for name, leaf in leaves.items()}
         if heads:
             shapes = {name: shape for name, shape in shapes.items() if name.startswith("bert/")}

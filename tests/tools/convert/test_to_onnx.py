@@ -124,7 +124,7 @@ def module_of(loaded):
     """Returns the module that was trained, and a batch that it takes."""
     config, row = loaded.config, loaded.config.task
     if not row.HEAD:
-        module = language_model(config.model, config.model.next_sentence)
+        module = language_model(config.model)
         return module, example_batch(config.model)
     task = row.with_labels(loaded.labels).bind(config.model, loaded.tokenizer)
     return task.make_model(), task.example_batch()

@@ -39,7 +39,7 @@ _MIN_PROSE, _MIN_LETTERS = 25, 0.7
 _MIN_FILLED = 0.5
 # Values for each row of a column of few classes.
 _FEW = 0.1
-# Values of columns of zeros and ones; of those that have one of the two only.
+# Values of columns of zeros and ones.
 _BINARY = {"0", "1", "0.0", "1.0"}
 
 
