@@ -31,6 +31,9 @@ _RATE, _SIZE = 4e-5, 768
 # Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
 # size. It makes the rate 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
 SMALL, _SMALLEST, _RMS = 256, 128, 0.064
+# Their factor where a row is a pair of texts, which attention has to compare; and, whatever their
+# RMS, that of spans (docs/log/finetuning.md).
+_PAIRS, _SPANS = 0.25, 0.7
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
 _NEGATIVES = 2
@@ -54,6 +57,7 @@ def finetuning_recipe(
     pools: bool,
     embeds: bool = False,
     rms: float = 0.0,
+    row: str = "text",
 ) -> Recipe:
     """Returns the settings for fine-tuning an encoder.
 
@@ -63,6 +67,7 @@ def finetuning_recipe(
       pools: whether the head reads one vector of each text.
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
       rms: `kernel_rms` of the encoder; 0: unknown.
+      row: what a row has: a `text`, a `pair` of texts, or a `question` and a text with its answer.
     """
     batch = _batch_size(examples) * (_NEGATIVES if embeds else 1)
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
@@ -83,8 +88,12 @@ def finetuning_recipe(
         return recipe
     size = model["hidden_size"]
     rate, why = scaled_rate(_RATE, size), f"hidden size {size:,} (Devlin et al. 2019, for 768)"
-    if rms and size <= SMALL:
-        rate, why = _rounded(rate * rms / _RMS), f"hidden size {size:,}, weights of about {rms:.2g}"
+    if rms and size <= SMALL and row == "question":
+        rate, why = scaled_rate(_RATE * _SPANS, size), f"hidden size {size:,}, spans"
+    elif rms and size <= SMALL:
+        factor, of_pairs = (_PAIRS, ", pairs of texts") if row == "pair" else (1.0, "")
+        rate = _rounded(rate * factor * rms / _RMS)
+        why = f"hidden size {size:,}, weights of about {rms:.2g}{of_pairs}"
     recipe |= {
         "optimizer.learning_rate": (rate, why),
         "optimizer.name": ("adamw", "corrects the bias of Adam's moments (Zhang et al. 2021)"),

@@ -56,6 +56,21 @@ def test_the_rate_rises_with_the_weights(rms, lowest, highest):
     assert lowest <= found["optimizer.learning_rate"] <= highest
 
 
+@pytest.mark.parametrize(
+    "row, rms, lowest, highest",
+    [("pair", 0.033, 1.5e-4, 5e-4), ("pair", 0.106, 4e-4, 1e-3), ("pair", 0.288, 1e-3, 3e-3),
+     *(("question", rms, 9e-4, 1.2e-3) for rms in (0.033, 0.106, 0.288))],
+)  # fmt: skip
+def test_pairs_and_spans_have_lower_rates(row, rms, lowest, highest):
+    """The best rates of the same three encoders; larger ones keep theirs."""
+    model = BertConfig(hidden_size=128, num_heads=2).to_dict()
+    found = values(finetuning_recipe(model, 1000, True, rms=rms, row=row))
+    assert lowest <= found["optimizer.learning_rate"] <= highest
+    base = BertConfig().to_dict()
+    of_text, of_row = (finetuning_recipe(base, 1000, True, rms=rms, row=r) for r in ("text", row))
+    assert of_text == of_row
+
+
 def test_the_first_token_is_read_only_where_it_was_trained():
     with_pairs, without = (
         values(finetuning_recipe(BertConfig(next_sentence=has).to_dict(), 1000, True))
