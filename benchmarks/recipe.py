@@ -172,7 +172,8 @@ def _check(recipes: Sequence[Recipe]) -> None:
     names = [recipe.name for recipe in recipes]
     if twice := {name for name in names if names.count(name) > 1}:
         raise UserError(f"Two recipes are called {min(twice)}: give them different names.")
-    others = [r for r in recipes if r.config.startswith(("transformers:", "keras:"))]
+    programs = tuple({name.partition(":")[0] + ":" for name in RIVALS})
+    others = [recipe for recipe in recipes if recipe.config.startswith(programs)]
     for recipe in others:
         if recipe.config not in RIVALS:
             raise UserError(f"Unknown rival {recipe.config!r}. Available: {', '.join(RIVALS)}.")

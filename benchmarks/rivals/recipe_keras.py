@@ -5,7 +5,7 @@ No extra has keras-hub, which installs TensorFlow too: 1 GB.
 # pyright: reportMissingImports=false
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ["KERAS_BACKEND"] = "jax"
@@ -17,8 +17,8 @@ import numpy as np  # noqa: E402
 
 from benchmarks.rivals.recipe_reference import (  # noqa: E402
     Evaluations,
+    Order,
     mask,
-    open_reference,
     training_rows,
 )
 from bert_jax.data.batch import Batch  # noqa: E402
@@ -73,6 +73,9 @@ class EvaluationCallback(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch, logs=None):
         if self._evaluations.is_due(step := batch + 1):
+            # Without waiting, the clock would stop before the work of the step is done.
+            self.model.jax_state_sync()
+            jax.block_until_ready([variable.value for variable in self.model.variables])
             self._evaluations.evaluate(step, self._predict)
 
     def _predict(self, batch: Batch) -> np.ndarray:
@@ -99,48 +102,30 @@ def make_model(run: Run, dropout: float) -> keras.Model:
     return keras.Model(model.input, model.output)
 
 
-def build(
-    reference: str,
-    workdir: str,
-    model: str,
-    steps: int,
-    every: int,
-    seed: int,
-    eval_batches: int | None,
-    arguments: Mapping[str, Any],
-) -> Callable[[], dict[str, Any]]:
-    """Prepares a run, which the measurement does; evaluations are written to metrics.jsonl.
-
-    Args:
-      reference: the workdir for `open_reference`.
-      workdir: folder of the run.
-      model: "bert".
-      steps: steps; `every` so many of them an evaluation.
-      seed: seed of weights, dropout and masks.
-      eval_batches: batches of each evaluation; 0: all, None: those of the reference.
-      arguments: those of keras's AdamW; `warmup` and `tail`, parts of the run; `mlm_probability`,
-        `dropout`, and `dtype`, a policy of keras.
-    """
-    assert model == "bert", model
+def build(**settings: Any) -> Callable[[], dict[str, Any]]:
+    """Prepares the run of `Order(**settings)`, which the measurement does."""
     jax.config.update("jax_numpy_rank_promotion", "allow")  # our tests forbid it
-    run, arguments = open_reference(reference, seed, eval_batches), dict(arguments)
-    keras.utils.set_random_seed(seed)
+    order = Order(**settings)
+    run, arguments = order.open(), dict(order.arguments)
+    keras.utils.set_random_seed(order.seed)
     keras.config.set_dtype_policy(arguments.pop("dtype", "float32"))
     module = make_model(run, arguments.pop("dropout", 0.1))
-    batches = masked_batches(run, arguments.pop("mlm_probability", 0.15), seed)
+    batches = masked_batches(run, arguments.pop("mlm_probability", 0.15), order.seed)
     peak = arguments.pop("learning_rate", 1e-3)
-    rate = Trapezoid(peak, steps, arguments.pop("warmup", 0.0), arguments.pop("tail", 0.0))
+    rate = Trapezoid(peak, order.steps, arguments.pop("warmup", 0.0), arguments.pop("tail", 0.0))
     optimizer = keras.optimizers.AdamW(rate, **arguments)
     optimizer.exclude_from_weight_decay(var_names=["bias", "gamma", "beta"])
     loss = keras.losses.SparseCategoricalCrossentropy(
         from_logits=True, reduction="mean_with_sample_weight"
     )
     module.compile(optimizer=optimizer, loss=loss, weighted_metrics=[], jit_compile=True)
-    row_tokens = run.phases[0].batch_size * run.phases[0].sequence_length
-    callback = EvaluationCallback(Evaluations(run, workdir, steps, every, row_tokens))
+    step_tokens = run.phases[0].batch_size * run.phases[0].sequence_length
+    callback = EvaluationCallback(Evaluations(order, run, step_tokens))
 
     def measure() -> dict[str, Any]:
-        module.fit(batches, steps_per_epoch=steps, shuffle=False, verbose=0, callbacks=[callback])
+        module.fit(
+            batches, steps_per_epoch=order.steps, shuffle=False, verbose=0, callbacks=[callback]
+        )
         jax.block_until_ready([variable.value for variable in module.variables])
         return {}
 

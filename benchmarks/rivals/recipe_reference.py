@@ -4,11 +4,13 @@ The reference is a workdir. Its rows are trained on, in their order, its sizes a
 model, and its masks are the held-out ones. The rival draws the masks to train on.
 """
 
+import dataclasses
 import itertools
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,18 +27,36 @@ from bert_jax.training.run import Run
 Predict = Callable[[Batch], np.ndarray]
 
 
-def open_reference(reference: str, seed: int, eval_batches: int | None) -> Run:
-    """Opens a workdir with one phase, one example a row, and held-out text.
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """The run that a rival is asked for, whose evaluations are written to metrics.jsonl.
 
-    Args:
-      reference: the workdir.
-      seed: seed of the rival.
+    Attributes:
+      reference: workdir with one phase, one example a row, and held-out text.
+      workdir: folder of the run.
+      model: name of the rival's model.
+      steps: number of steps.
+      every: number of steps from one evaluation to the next.
+      seed: seed of weights, dropout and masks.
       eval_batches: batches of each evaluation; 0: all, None: those of the reference.
+      arguments: the fields of the recipe, as `recipe` describes them.
     """
-    config = store.load(reference).replace({"seed": seed})
-    if eval_batches is not None:
-        config = config.replace({"eval.max_batches": eval_batches})
-    return open_run(config, reference)
+
+    reference: str
+    workdir: str
+    model: str
+    steps: int
+    every: int
+    seed: int
+    eval_batches: int | None
+    arguments: Mapping[str, Any]
+
+    def open(self) -> Run:
+        """Opens the reference with the seed of the rival."""
+        config = store.load(self.reference).replace({"seed": self.seed})
+        if self.eval_batches is not None:
+            config = config.replace({"eval.max_batches": self.eval_batches})
+        return open_run(config, self.reference)
 
 
 def training_rows(run: Run) -> Iterator[dict[str, np.ndarray]]:
@@ -105,9 +125,9 @@ def held_out_batches(run: Run) -> list[Batch]:
 class Evaluations:
     """Evaluates every so many steps; the clock of training stands still meanwhile."""
 
-    def __init__(self, run: Run, workdir: str, steps: int, every: int, row_tokens: int):
-        self._path = os.path.join(workdir, "metrics.jsonl")
-        self._every, self._steps, self._row_tokens = every, steps, row_tokens
+    def __init__(self, order: Order, run: Run, step_tokens: int):
+        self._path = os.path.join(order.workdir, "metrics.jsonl")
+        self._every, self._steps, self._step_tokens = order.every, order.steps, step_tokens
         self._batches = held_out_batches(run)
         self._characters = np.array(count_characters(run.tokenizer.pieces))
         self._lines: list[str] = []
@@ -124,7 +144,7 @@ class Evaluations:
         """Adds a line to metrics.jsonl. The work of this step must be done."""
         self._seconds += time.perf_counter() - self._since
         values = score(predict, self._batches, self._characters)
-        speed = {"seconds": self._seconds, "tokens": step * self._row_tokens}
+        speed = {"seconds": self._seconds, "tokens": step * self._step_tokens}
         line = {"step": step, "split": "validation", **values, "speed": speed}
         self._lines.append(json.dumps(line) + "\n")
         write_text(self._path, "".join(self._lines))

@@ -1,7 +1,7 @@
 """transformers' Trainer in the race of recipes, with the masks of transformers' data collator."""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -10,7 +10,7 @@ import tokenizers
 import torch
 import transformers
 
-from benchmarks.rivals.recipe_reference import Evaluations, open_reference, training_rows
+from benchmarks.rivals.recipe_reference import Evaluations, Order, training_rows
 from bert_jax.data.batch import Batch
 from bert_jax.training.run import Run
 
@@ -95,40 +95,22 @@ def make_model(name: str, run: Run) -> Any:
     return model_class(config_class(**values))
 
 
-def build(
-    reference: str,
-    workdir: str,
-    model: str,
-    steps: int,
-    every: int,
-    seed: int,
-    eval_batches: int | None,
-    arguments: Mapping[str, Any],
-) -> Callable[[], dict[str, Any]]:
-    """Prepares a run, which the measurement does; evaluations are written to metrics.jsonl.
-
-    Args:
-      reference: the workdir for `open_reference`.
-      workdir: folder of the run.
-      model: a row of MODELS.
-      steps: steps; `every` so many of them an evaluation.
-      seed: seed of weights, dropout and masks.
-      eval_batches: batches of each evaluation; 0: all, None: those of the reference.
-      arguments: TrainingArguments, with `mlm_probability` and `tail` as `recipe` describes them.
-    """
+def build(**settings: Any) -> Callable[[], dict[str, Any]]:
+    """Prepares the run of `Order(**settings)`, which the measurement does."""
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
-    run, arguments = open_reference(reference, seed, eval_batches), dict(arguments)
+    order = Order(**settings)
+    run, arguments = order.open(), dict(order.arguments)
     collator = transformers.DataCollatorForLanguageModeling(
         make_tokenizer(run), mlm_probability=arguments.pop("mlm_probability", 0.15)
     )
     if tail := arguments.pop("tail", 0.0):
         arguments["lr_scheduler_type"] = "warmup_stable_decay"
-        arguments["lr_scheduler_kwargs"] = {"num_decay_steps": round(tail * steps)}
+        arguments["lr_scheduler_kwargs"] = {"num_decay_steps": round(tail * order.steps)}
     options = transformers.TrainingArguments(
         **{
-            "output_dir": os.path.join(workdir, "trainer"),
-            "max_steps": steps,
-            "seed": seed,
+            "output_dir": os.path.join(order.workdir, "trainer"),
+            "max_steps": order.steps,
+            "seed": order.seed,
             "report_to": "none",
             "save_strategy": "no",
             "logging_strategy": "no",
@@ -137,11 +119,11 @@ def build(
             **arguments,
         }
     )
-    row_tokens = options.per_device_train_batch_size * run.phases[0].sequence_length
-    evaluations = Evaluations(run, workdir, steps, every, row_tokens)
-    transformers.set_seed(seed)
+    step_tokens = options.per_device_train_batch_size * run.phases[0].sequence_length
+    evaluations = Evaluations(order, run, step_tokens)
+    transformers.set_seed(order.seed)
     trainer = transformers.Trainer(
-        make_model(model, run),
+        make_model(order.model, run),
         options,
         collator,
         TrainingRows(run),

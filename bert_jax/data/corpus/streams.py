@@ -149,7 +149,7 @@ def write_order(source: str, path: str, key: str) -> None:
     Args:
       source: a file of DOCUMENTs.
       path: the file to write.
-      key: of `permute`.
+      key: determines the permutation; see `permute`.
     """
     size = os.path.getsize(source) // DOCUMENT.itemsize
     documents = np.memmap(source, DOCUMENT, "r", shape=(size,))

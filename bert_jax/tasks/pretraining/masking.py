@@ -51,8 +51,8 @@ class MaskingRule:
         (transformers, `DataCollatorForLanguageModeling`); for `subword` only;
         `row`: `max_predictions` of each row, whatever its examples and their lengths, so that no
         slot is empty; at most half of a row's candidates; for `subword` only.
-      mask_share, random_share: of the chosen tokens, those that become [MASK], and those that
-        become any id; the others stay.
+      mask_share: share of the chosen tokens that become [MASK].
+      random_share: share of them that become any id; the others stay.
       unit_weights: for `phrase`, the weights of units whose first token has the number 1, 2, ... in
         `mask_units`; 0 is never masked.
     """
