@@ -76,14 +76,22 @@ def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> l
       read: path of a file -> its examples, dataclasses with a field `where`.
 
     Raises:
-      UserError: the data have another form, or `read` raises it.
+      UserError: the data have another form, a row has no text, or `read` raises it.
     """
     with tempfile.TemporaryDirectory() as folder, naming_arguments(folder):
         path = to_file(data, folder, name)
-        return [
+        examples = [
             dataclasses.replace(example, where=example.where.replace(path, name))
             for example in read(path)
         ]
+    # NaN and the like became empty texts, for which a model has an answer, too.
+    if empty := [number for number, example in enumerate(examples) if example.has_empty]:
+        more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
+        raise UserError(
+            f"{name} has no text in row {empty[0]}, counted from 0{more}: fill it in, or leave such"
+            f" rows out, as with {name}.dropna()."
+        )
+    return examples
 
 
 @contextlib.contextmanager
@@ -182,6 +190,11 @@ def _are_texts_with_labels(data: Any) -> bool:
 
 
 def _labelled_rows(texts: Iterable[Any], labels: Iterable[Any], name: str) -> Iterator[Row]:
+    if (columns := column_names(texts)) is not None:
+        raise UserError(
+            f"The texts of {name} are a table with the columns {', '.join(map(repr, columns))}:"
+            " give one column, or the whole table, with the labels in it."
+        )
     texts, labels = list(texts), _whole_numbers(list(labels))
     if len(texts) != len(labels):
         raise UserError(f"{name} has {len(texts):,} texts and {len(labels):,} labels.")

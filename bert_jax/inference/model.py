@@ -368,7 +368,8 @@ class Model(TrainedModel):
         kind = self.task.EXAMPLE
         if kind is None:
             raise UserError(
-                f"config.task.name={self.config.task.name!r} has no predictions for examples."
+                f"config.task.name={self.config.task.name!r} has no predictions for examples: its"
+                " vectors are those of encode, encode_sparse or encode_multi."
             )
         if is_table(examples):
             read = functools.partial(self.task.read, counts=Counter(), labelled=False)

@@ -230,7 +230,8 @@ def mine_negatives(
     if not triplets:
         raise UserError(
             f"No text of another pair can be a negative with skip={skip} and at_most={at_most}:"
-            " lower skip, raise at_most, or give more pairs."
+            f" {'lower skip, ' if skip else ''}raise at_most, or give more pairs; with"
+            " a model whose vectors are all alike, no text is far enough."
         )
     return triplets
 

@@ -31,8 +31,8 @@ _RATE, _SIZE = 4e-5, 768
 # Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
 # size. It makes the rate 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
 SMALL, _SMALLEST, _RMS = 256, 128, 0.064
-# Their factor where a row is a pair of texts, which attention has to compare; and, whatever their
-# RMS, that of spans (docs/log/finetuning.md).
+# Their factor where texts are compared, by attention or by their vectors; and, whatever their RMS,
+# that of spans (docs/log/finetuning.md).
 _PAIRS, _SPANS = 0.25, 0.7
 _BATCH, _SMALL_BATCH = 32, 16
 # Factor of the batch where its other examples are negatives.
@@ -67,7 +67,8 @@ def finetuning_recipe(
       pools: whether the head reads one vector of each text.
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
       rms: `kernel_rms` of the encoder; 0: unknown.
-      row: what a row has: a `text`, a `pair` of texts, or a `question` and a text with its answer.
+      row: what is learnt: of a `text`, a `pair` of texts, in a row or by their vectors, or a
+        `question` and a text with its answer.
     """
     batch = _batch_size(examples) * (_NEGATIVES if embeds else 1)
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))

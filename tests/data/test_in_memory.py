@@ -1,5 +1,6 @@
 """Data in memory become the rows of a file."""
 
+import dataclasses
 import json
 
 import datasets
@@ -10,7 +11,8 @@ import pyarrow
 import pytest
 
 from bert_jax.data.in_memory import is_table, read_examples, to_file
-from bert_jax.data.labelled.texts import read_texts
+from bert_jax.data.labelled.examples import ChoiceExample, TaggedExample
+from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files.errors import UserError
 
 ROWS = [{"text": "A cat.", "label": "good"}, {"text": "Ein Hund – ja.", "label": "bad"}]
@@ -104,6 +106,22 @@ def test_places_name_the_argument():
         read_examples(pandas.DataFrame({"n": [1, 2]}), "texts", read_texts)
 
 
+@pytest.mark.parametrize("nothing", [None, float("nan"), pandas.NA, " "])
+def test_a_row_of_a_table_without_a_text_is_refused(nothing):
+    """A model has an answer for an empty text, which nobody asked for."""
+    table = pandas.DataFrame({"text": ["A cat.", nothing, "A dog.", nothing], "n": [1, 2, 3, 4]})
+    with pytest.raises(UserError, match=r"^texts has no text in row 1, counted from 0 and 1 more"):
+        read_examples(table, "texts", read_texts)
+    assert len(read_examples(table[["text"]].iloc[[0, 2]], "texts", read_texts)) == 2
+
+
+def test_what_is_optional_may_be_missing():
+    choice = ChoiceExample(where="", id="", context="a", endings=("b", "c"))
+    assert not choice.has_empty and not Text("a").has_empty
+    assert Text("a", "").has_empty and TaggedExample("", "", ()).has_empty
+    assert dataclasses.replace(choice, context=" ").has_empty
+
+
 def test_a_list_is_no_table():
     assert not any(map(is_table, [[], "text", COLUMNS, pandas.Series(["a"]), DATASET["text"]]))
 
@@ -118,6 +136,7 @@ def test_a_list_is_no_table():
         ({"text": ["a"], "label": []}, "The columns of train have 1, 0 rows."),
         ((["a", "b"], [1]), "train has 2 texts and 1 labels."),
         (([1], [1]), "Text 0 of train is 1"),
+        ((pandas.DataFrame(ROWS), [1]), "The texts of train are a table with the columns 'text',"),
         ((np.array([["a", "b", "c"]]), [1]), "has 3 texts"),
         ([("a", 1)], "train[0] is ('a', 1)"),
         (3, "train is of type int"),

@@ -75,19 +75,22 @@ def test_rare_classes_are_decided_for_like_frequent_ones_unless_the_user_says_ho
     assert [config[name] for name in names] == [weights, "logits", 5.0]
 
 
-def test_the_rate_of_a_small_encoder_depends_on_what_a_row_has(model, tmp_path):
+def test_the_rate_of_a_small_encoder_depends_on_what_is_learnt(model, tmp_path):
     rows = [f"a b {n},b c {n},{'good' if n % 2 else 'bad'}" for n in range(40)]
     (tmp_path / "pairs.csv").write_text("\n".join(["question,sentence,label", *rows]) + "\n")
     answers = [{"text": "c", "answer_start": 4}]
     questions = [{"id": str(n), "question": f"b {n}", "answers": answers} for n in range(40)]
     data = {"data": [{"paragraphs": [{"context": "a b c", "qas": questions}]}]}
     (tmp_path / "answers.json").write_text(json.dumps(data))
-    files = [write_table(tmp_path / "texts.csv"), *map(str, tmp_path.glob("[pa]*.*"))]
+    rows = [f"a b {n},b c {n}" for n in range(40)]
+    (tmp_path / "embedded.csv").write_text("\n".join(["anchor,positive", *rows]) + "\n")
+    files = [write_table(tmp_path / "texts.csv"), *map(str, tmp_path.glob("[pae]*.*"))]
     rates = {}
     for file in files:
         config = plan_finetuning(model, file, "", "", str(tmp_path / "new"), {}).config
         rates[pathlib.Path(file).stem] = config.optimizer.learning_rate
     assert rates["pairs"] == pytest.approx(rates["texts"] / 4, rel=0.06)  # two digits
+    assert rates["embedded"] == rates["pairs"]
     assert rates["answers"] == 1e-3
 
 

@@ -1,12 +1,15 @@
 """The models of records: what is new in them, and that the rest is race/train.py's."""
 
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from race import check, prepare, rules, train
+from race import check, evaluate, prepare, rules, train
 from race.records.copies import train as copies
+from race.records.recall import train as recall
 
 WORDS, HIDDEN, LENGTH, SLOTS = 40, 16, 24, 6
 
@@ -109,3 +112,107 @@ def test_copies_are_of_other_places_that_show_a_word(batch):
         for slot, of_slot in zip(slots, of_row, strict=True):
             others = {*np.delete(row, slot).tolist()} - {train.PAD, train.MASK}
             assert {*np.flatnonzero(of_slot > 1e-9).tolist()} <= others
+
+
+# ---------------------------------------------------------------------------------------- recall
+
+
+@pytest.fixture
+def text(tmp_path, monkeypatch):
+    """Writes a text of 30 documents, and returns its tokens, their documents, and sentences."""
+    rng = np.random.default_rng(0)
+    sentences = np.concatenate([[0], np.cumsum(rng.integers(1, 2 * LENGTH, 120))])
+    values = {
+        "tokens": rng.integers(train.MASK + 1, 12, sentences[-1]).astype(np.uint16),
+        "sentences": sentences.astype(np.int32),
+        "documents": np.arange(0, 120, 4, dtype=np.int32),
+    }
+    np.savez(tmp_path / "train.npz", **values)
+    monkeypatch.setattr(evaluate, "DATA", tmp_path)
+    return recall.read_text()
+
+
+def make_recall_params(seed: int = 0) -> dict:
+    """Parameters of which few are zero."""
+    params = recall.init_params(jax.random.key(seed), WORDS, HIDDEN, 24)
+    rows = recall.WITH_VECTORS * recall.TABLE
+    params |= {"contexts": jax.random.normal(jax.random.key(seed + 1), (rows, HIDDEN))}
+    for name in ("copies", "memory"):
+        params[name]["bias"] = jax.random.normal(jax.random.key(seed + 2), (len(recall.CONTEXTS),))
+    return params
+
+
+def test_rows_of_recall_are_those_of_the_text(text):
+    stream, documents, sentences = text
+    rows = recall.cut_rows(sentences, LENGTH)
+    ids, places = recall.read_rows(jnp.asarray(stream), jnp.asarray(rows), LENGTH)
+    np.testing.assert_array_equal(ids, train.cut_rows(train.read_text(), LENGTH))
+    is_text = np.arange(LENGTH) < (rows[:, 1] - rows[:, 0] + 1)[:, None]
+    is_text[:, 0] = False
+    np.testing.assert_array_equal(stream[np.asarray(places)[is_text]], np.asarray(ids)[is_text])
+    assert documents[-1] == 29
+
+
+def test_recalled_tokens_have_the_same_neighbours_in_other_documents(text):
+    """Against a search by hand."""
+    stream, documents, _ = text
+    memory = recall.make_memory(stream, documents, seed=0)
+    keys = recall.hash_contexts(jnp.asarray(stream[None]))
+    tokens, is_found = recall.recall(memory, keys, jnp.asarray(documents[None]), recall.RECALLED)
+    tokens, is_found = np.asarray(tokens[0]), np.asarray(is_found[0])
+    padded = np.pad(stream, recall.REACH, constant_values=train.PAD)
+    windows = np.stack([padded[at : at + len(stream)] for at in range(2 * recall.REACH + 1)])
+    for kind, offsets in enumerate(recall.CONTEXTS):
+        contexts = windows[[recall.REACH + offset for offset in offsets]]  # [offsets, T]
+        for place in range(0, len(stream), 7):
+            is_same = (contexts == contexts[:, place, None]).all(axis=0)
+            others = Counter(stream[is_same & (documents != documents[place])].tolist())
+            found = Counter(tokens[place, kind][is_found[place, kind]].tolist())
+            assert found <= others
+            # All of them, or a sample, which may have own ones, too.
+            assert found == others or is_same.sum() > recall.RECALLED
+            seen = Counter(tokens[place, kind].tolist()[: is_same.sum()])
+            assert seen <= Counter(stream[is_same].tolist())
+
+
+def test_without_memory_and_copies_recall_is_the_plain_model(batch, text):
+    inputs, positions, *_ = batch
+    stream, documents, _ = text
+    params = make_recall_params()
+    params["contexts"] = jnp.zeros_like(params["contexts"])
+    params["memory"]["bring"] = jnp.zeros((HIDDEN, HIDDEN))
+    params["copies"]["gate_bias"] = jnp.full(1, -1e4)
+    expected = jax.nn.log_softmax(train.predict(params, inputs, positions))
+    memory = recall.make_memory(stream, documents, seed=0)
+    found = jax.nn.log_softmax(recall.predict(params, memory, inputs, positions))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_loss_of_recall_is_that_of_the_probabilities(batch, monkeypatch):
+    """The text is that of the batch, so that much is recalled; no document is left out."""
+    monkeypatch.setattr(recall, "RECALLED_LATER", recall.RECALLED)
+    inputs, positions, answers, weights = batch
+    params = make_recall_params()
+    ids = np.asarray(inputs.at[jnp.arange(4)[:, None], positions].set(answers))
+    memory = recall.make_memory(ids.reshape(-1), np.zeros(ids.size, np.int32), seed=0)
+    own = jnp.full(positions.shape, -1)
+    keys = recall.take(recall.hash_contexts(inputs), positions)
+    assert recall.recall(memory, keys, own, 8)[1].any(axis=(1, 3)).all(axis=0).any()
+
+    def slow(params):
+        log_p = jax.nn.log_softmax(recall.predict(params, memory, inputs, positions))
+        log_p = jnp.take_along_axis(log_p, answers[..., None], axis=-1)[..., 0]
+        return -(log_p * weights).sum() / weights.sum()
+
+    def fast(params):
+        vectors = params["contexts"][recall.rows_of(keys)]
+        return recall.loss_of(params, memory, batch, own, vectors)
+
+    expected, gradients = jax.value_and_grad(slow)(params)
+    found, found_gradients = jax.value_and_grad(fast)(params)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), found_gradients, gradients
+    )
+    assert np.abs(gradients["memory"]["query"]).max() > 1e-6
+    assert np.abs(gradients["memory"]["bring"]).max() > 1e-6

@@ -25,7 +25,14 @@ from bert_jax.data.labelled.choices import ENDING
 from bert_jax.data.labelled.forms import refused
 from bert_jax.data.labelled.forms.columns import find_label, find_texts
 from bert_jax.data.labelled.forms.label_kinds import PROBLEM_TYPES, find_kind
-from bert_jax.data.labelled.forms.table import Detection, Table, is_header, known, listed
+from bert_jax.data.labelled.forms.table import (
+    POSITIVES,
+    Detection,
+    Table,
+    is_header,
+    known,
+    listed,
+)
 from bert_jax.data.labelled.forms.word_files import detect_columns, detect_words
 from bert_jax.data.labelled.questions import is_question_table
 from bert_jax.data.labelled.reading import has_objects, is_object, read_json, read_objects
@@ -34,9 +41,7 @@ from bert_jax.data.labelled.tables import parse_column
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import refuse_spreadsheet
 
-# Pairs of texts to embed, which are no labelled pairs; and the names of a third text and of scores.
-_POSITIVES = (("anchor", "positive"), ("query", "positive"))
-# The same where a table has no column that could be a label of the pairs.
+# Pairs of texts to embed where a table has no column that could be a label of the pairs.
 _ANSWERS = tuple(
     (first, second)
     for first in ("query", "question")
@@ -126,7 +131,7 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
             " label, in columns separated by commas, semicolons, tabs or | (.csv) or by tabs."
         )
     texts = [name for name in columns if str(name).strip().lower() not in _NEGATIVES]
-    pair = table.pair(_POSITIVES) or (table.pair(_ANSWERS) if len(texts) == 2 else None)
+    pair = table.pair(POSITIVES) or (table.pair(_ANSWERS) if len(texts) == 2 else None)
     if task in _PAIRS or (pair and not task and "task.text_a" not in given):
         return _of_embeddings(table, pair, task or "embedding")
     return _of_texts(table, task, has_header)
@@ -155,7 +160,7 @@ def _of_texts(table: Table, task: str, has_header: bool) -> Detection:
     fields = {"task.text_a": str(text_a), "task.text_b": str(text_b), **table.id_fields()}
     fields |= {"task.label": label, "task.problem_type": PROBLEM_TYPES[kind.task], **kind.fields}
     header = "" if has_header else " (numbered from 0, there is no header)"
-    used = {str(text_a), str(text_b), fields.get("task.id"), *label.split(",")}
+    used = {str(text_a), str(text_b), _id(table, fields), *label.split(",")}
     if others := [str(name) for name in table.columns if str(name) not in used]:
         header += f"; not used: {', '.join(map(repr, others))}"
     named = f"text{'s' if len(texts) > 1 else ''} {' and '.join(map(repr, texts))}"
@@ -218,10 +223,15 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
         fields["task.negative"] = str(negative)
         names.append(str(negative))
     kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"
-    used = {*names, fields.get("task.id")}
+    used = {*names, _id(table, fields)}
     others = [repr(name) for name in map(str, table.columns) if name not in used]
     unused = f"; not used: {', '.join(others)}" if others else ""
     return Detection(task, f"{kind} ({', '.join(names)}){unused}", fields)
+
+
+def _id(table: Table, fields: Mapping[str, Any]) -> str:
+    """Returns the column of ids, found or given; "": there is none."""
+    return str(fields.get("task.id") or table.given.get("task.id") or "")
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -80,6 +80,15 @@ class Example:
         fields = {name: tuple(x) if name in lists else x for name, x in values.items()}
         return made(where=where, id=str(number), **fields)
 
+    @property
+    def has_empty(self) -> bool:
+        """Whether one of its inputs is empty or blank, and not for want of one."""
+        fields: Any = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
+        names = {item.name for item in self.inputs()}
+        values = {item.name: getattr(self, item.name) for item in fields if item.name in names}
+        given = [values[x.name] for x in fields if values.get(x.name, x.default) != x.default]
+        return any(not (value.strip() if isinstance(value, str) else value) for value in given)
+
     def to_inputs(self) -> dict[str, Any]:
         """Returns what `from_inputs` takes."""
         found = {item.name: getattr(self, item.name) for item in self.inputs()}

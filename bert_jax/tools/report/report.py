@@ -59,7 +59,7 @@ def _one(run: Workdir, more: Sequence[Section]) -> str:
     about = f"{run.config.task.name}; {model.name}, {sizes}; {model.vocab_size:,} tokens"
     lead = [
         tag("p.quiet", about),
-        evaluated.verdict(run) or note("There is no evaluation of this run with a verdict."),
+        evaluated.verdict(run) or note(_NO_VERDICT),
         _newest(run) if run.config.has_corpus else None,
         tiles(_facts(run)),
     ]
@@ -108,6 +108,9 @@ def _several(runs: Sequence[Workdir]) -> str:
     return document(f"{len(runs)} runs", sections, lead=lead, footer=_FOOTER)
 
 
+_NO_VERDICT = (
+    "There is no evaluation of this run with a verdict: bert_jax evaluate --workdir=DIR makes one."
+)
 _FOOTER = (
     "Point at a plot, or tap it, for values; the arrow keys move from point to point. A triangle"
     " above a plot is an event."

@@ -143,6 +143,8 @@ def test_columns_without_a_use_are_named(tmp_path):
         csv("text,label,author", [f"{LONG},x,A", f"{SHORT},y,B"])
     )
     assert detect(str(path), {}).what.endswith("in 'label'; not used: 'author'")
+    found = detect(str(path), {"task.id": "author"})
+    assert found.what.endswith("in 'label'")
     path.write_text(csv("anchor,positive,author", [f"{LONG},{SHORT},A"]))
     assert detect(str(path), {}).what.endswith("(anchor, positive); not used: 'author'")
 

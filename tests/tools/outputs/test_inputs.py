@@ -176,6 +176,7 @@ def test_the_column_of_texts(tmp_path, name, content, column, texts):
         ("a text\nanother one\n", "", "is 'a text' a text or the name of the column? choose one"),
         ("id,text\n1,x\n", "review", "no column 'review' (its texts); it has 'id', 'text'"),
         ("sentence1,sentence2\na b,c d\n", "", "two columns of texts, 'sentence1', 'sentence2'"),
+        ("anchor,positive\na b,c d\n", "", "two columns of texts, 'anchor', 'positive'"),
     ],
 )
 def test_a_column_that_cannot_be_told_is_asked_for(tmp_path, content, column, message):

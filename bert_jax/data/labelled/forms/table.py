@@ -7,6 +7,8 @@ from typing import Any
 from bert_jax.data.labelled.cells import is_number
 
 # Usual names of columns, the most usual first; compared in lower case.
+# Texts to embed, which are no labelled pairs.
+POSITIVES = (("anchor", "positive"), ("query", "positive"))
 PAIRS = (
     ("text_a", "text_b"),
     ("sentence1", "sentence2"),

@@ -9,7 +9,7 @@ from typing import Any
 
 from bert_jax.data.labelled.cells import is_missing
 from bert_jax.data.labelled.forms.columns import find_texts
-from bert_jax.data.labelled.forms.table import TEXTS, Table, is_header, known, listed
+from bert_jax.data.labelled.forms.table import POSITIVES, TEXTS, Table, is_header, known, listed
 from bert_jax.data.labelled.reading import ending_of, field, has_objects, read_objects, text
 from bert_jax.data.labelled.table_rows import read_rows
 from bert_jax.data.labelled.tables import parse_column
@@ -84,7 +84,7 @@ def find_column(path: str, column: str, choose: str = CHOOSE) -> TextColumn:
     table = Table.of(path, some, {})
     if {"text_a", "text_b"} <= table.columns.keys():
         return TextColumn("text_a", "text_b")
-    first, second = find_texts(table)
+    first, second = table.pair(POSITIVES) or find_texts(table)
     if second != "":
         raise UserError(f"{path} has two columns of texts, {listed((first, second))}: {choose}.")
     return TextColumn(first)
