@@ -89,7 +89,7 @@ def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> l
         more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
         raise UserError(
             f"{name} has no text in row {empty[0]}, counted from 0{more}: fill it in, or leave such"
-            f" rows out, as with {name}.dropna()."
+            " rows out."
         )
     return examples
 

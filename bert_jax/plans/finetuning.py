@@ -221,8 +221,7 @@ def _settings(
     rows = round(len(examples) * task.mean_rows(lengths, length))
     is_small = encoder["hidden_size"] <= recipe.SMALL  # the weights of others are not asked for
     rms = recipe.kernel_rms(open_model(config.init_from).params) if is_small else 0.0
-    compares = task.reads_pairs or bool(task.EMBEDS)
-    row = "question" if task.HEAD == "span" else "pair" if compares else "text"
+    row = "question" if task.HEAD == "span" else "pair" if task.reads_pairs else "text"
     settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS), rms, row)
     settings |= length_settings
     if config.get("task.problem_type") == "single" and not _OF_CLASSES & {*given}:

@@ -67,8 +67,7 @@ def finetuning_recipe(
       pools: whether the head reads one vector of each text.
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
       rms: `kernel_rms` of the encoder; 0: unknown.
-      row: what is learnt: of a `text`, a `pair` of texts, in a row or by their vectors, or a
-        `question` and a text with its answer.
+      row: what a row has: a `text`, a `pair` of texts, or a `question` and a text with its answer.
     """
     batch = _batch_size(examples) * (_NEGATIVES if embeds else 1)
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
@@ -92,7 +91,7 @@ def finetuning_recipe(
     if rms and size <= SMALL and row == "question":
         rate, why = scaled_rate(_RATE * _SPANS, size), f"hidden size {size:,}, spans"
     elif rms and size <= SMALL:
-        factor, of_pairs = (_PAIRS, ", pairs of texts") if row == "pair" else (1.0, "")
+        factor, of_pairs = (_PAIRS, ", pairs of texts") if embeds or row == "pair" else (1.0, "")
         rate = _rounded(rate * factor * rms / _RMS)
         why = f"hidden size {size:,}, weights of about {rms:.2g}{of_pairs}"
     recipe |= {

@@ -41,7 +41,8 @@ from bert_jax.data.labelled.tables import parse_column
 from bert_jax.files.errors import UserError
 from bert_jax.text.files import refuse_spreadsheet
 
-# Pairs of texts to embed where a table has no column that could be a label of the pairs.
+# Pairs of texts to embed where a table has no column that could be a label of the pairs; and the
+# names of a third text and of scores.
 _ANSWERS = tuple(
     (first, second)
     for first in ("query", "question")
@@ -160,7 +161,7 @@ def _of_texts(table: Table, task: str, has_header: bool) -> Detection:
     fields = {"task.text_a": str(text_a), "task.text_b": str(text_b), **table.id_fields()}
     fields |= {"task.label": label, "task.problem_type": PROBLEM_TYPES[kind.task], **kind.fields}
     header = "" if has_header else " (numbered from 0, there is no header)"
-    used = {str(text_a), str(text_b), _id(table, fields), *label.split(",")}
+    used = {str(text_a), str(text_b), str(table.id), *label.split(",")}
     if others := [str(name) for name in table.columns if str(name) not in used]:
         header += f"; not used: {', '.join(map(repr, others))}"
     named = f"text{'s' if len(texts) > 1 else ''} {' and '.join(map(repr, texts))}"
@@ -223,15 +224,10 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
         fields["task.negative"] = str(negative)
         names.append(str(negative))
     kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"
-    used = {*names, _id(table, fields)}
+    used = {*names, str(table.id)}
     others = [repr(name) for name in map(str, table.columns) if name not in used]
     unused = f"; not used: {', '.join(others)}" if others else ""
     return Detection(task, f"{kind} ({', '.join(names)}){unused}", fields)
-
-
-def _id(table: Table, fields: Mapping[str, Any]) -> str:
-    """Returns the column of ids, found or given; "": there is none."""
-    return str(fields.get("task.id") or table.given.get("task.id") or "")
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

@@ -82,11 +82,10 @@ class Example:
 
     @property
     def has_empty(self) -> bool:
-        """Whether one of its inputs is empty or blank, and not for want of one."""
+        """Whether a text or a list of texts is empty or blank, and not just left out."""
         fields: Any = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
-        names = {item.name for item in self.inputs()}
-        values = {item.name: getattr(self, item.name) for item in fields if item.name in names}
-        given = [values[x.name] for x in fields if values.get(x.name, x.default) != x.default]
+        defaults = {item.name: item.default for item in fields}
+        given = [x for name, x in self.to_inputs().items() if x != defaults[name]]
         return any(not (value.strip() if isinstance(value, str) else value) for value in given)
 
     def to_inputs(self) -> dict[str, Any]:

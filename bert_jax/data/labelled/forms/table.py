@@ -6,8 +6,8 @@ from typing import Any
 
 from bert_jax.data.labelled.cells import is_number
 
-# Usual names of columns, the most usual first; compared in lower case.
-# Texts to embed, which are no labelled pairs.
+# Usual names of columns, the most usual first; compared in lower case. POSITIVES are pairs of texts
+# to embed, which have no labels.
 POSITIVES = (("anchor", "positive"), ("query", "positive"))
 PAIRS = (
     ("text_a", "text_b"),
@@ -80,10 +80,14 @@ class Table:
         found = ((known((a,), self.columns), known((b,), self.columns)) for a, b in pairs)
         return next((pair for pair in found if None not in pair), None)
 
+    @property
+    def id(self) -> Any:
+        """The column of ids, given or found; None or "": there is none."""
+        return self.given["task.id"] if "task.id" in self.given else known(IDS, self.columns)
+
     def id_fields(self) -> dict[str, Any]:
-        """Returns the field with the column of ids, if there is one."""
-        id = None if "task.id" in self.given else known(IDS, self.columns)
-        return {"task.id": id} if id else {}
+        """Returns the field with the column of ids, if one was found."""
+        return {"task.id": self.id} if self.id and "task.id" not in self.given else {}
 
 
 def known(names: Sequence[str], columns: Iterable[Any]) -> Any:
