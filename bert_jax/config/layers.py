@@ -64,7 +64,7 @@ def merge(layers: Iterable[Layer]) -> tuple[dict[str, Any], dict[str, str]]:
             raise UserError(f"{one} and {two} both give the length of training: set one of them.")
         found = dict(layer.values)
         if len(lengths) == 1:
-            found = {n: type(values[n])(0) for n in LENGTHS[1:] if n in values} | found
+            found = {n: type(values[n])(0) for n in LENGTHS[1:] if values.get(n)} | found
         values |= found
         origins |= dict.fromkeys(found, layer.name)
     return values, origins

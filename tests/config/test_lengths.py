@@ -38,6 +38,8 @@ def test_the_length_that_the_user_sets_is_the_only_one(name):
         fields, origins = merge([Layer(DEFAULT, config.fields()), Layer(GIVEN, {name: 7})])
         assert origins[name] == GIVEN and origins["seed"] == DEFAULT
         found = {n: fields[n] for n in ("epochs", "examples", "tokens")}
+        replaced = {n for n in found if getattr(config, n)}
+        assert {n for n, origin in origins.items() if origin == GIVEN} == {name} | replaced
         assert fields[name] == 7 and all(not v for n, v in found.items() if n != name)
         assert type(found["epochs"]) is float or name == "epochs"
     with pytest.raises(UserError, match="config.steps=7 and config.epochs=2 both give the length"):
