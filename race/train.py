@@ -10,11 +10,12 @@ parts of a modern encoder, from top to bottom: data, masking, model, loss, optim
 evaluation. BERT also learned whether one sentence follows another; encoders trained without that
 are as good or better (Liu et al. 2019, section 4.2), so it is left out. The score is the bits per
 character that the model needs for masked tokens of held-out text: the sum of -log2 p(true token),
-divided by the number of characters of these tokens. Fewer are better. program.md has the rules.
+divided by the number of characters of these tokens; lower is better. program.md has the rules of
+the race: to learn most within a time budget.
 
 Shapes: B rows of a batch, S tokens of a row, P masked tokens of a row, D features of a position's
 vector, H heads, K = D / H features of a head, F inner features of a feed-forward network, V tokens
-of the vocabulary ("words" for short). "[B, S]" is the shape of an array, "[]" a single number. All
+of the vocabulary ("words" in names). "[B, S]" is the shape of an array, "[]" a single number. All
 arrays are float32 unless a comment says otherwise.
 """
 
@@ -37,17 +38,18 @@ from race import evaluate
 # other; `sentences`, where each begins in `tokens`, and where the last one ends; `documents`, the
 # number of the first sentence of each document. A token is a word or, for rare words, a piece of
 # one, such as "play" and "##ing" (WordPiece, Wu et al. 2016). The vocabulary, race/data/vocab.txt,
-# has 8,192 tokens, special ones included: padding, the start of a row, the end of a text, and what
-# is shown in place of a masked token. 1 is a word that cannot be written in pieces.
+# has 8,192 tokens. The first ones are special: 0 [PAD] fills up rows, 1 [UNK] is a word that pieces
+# cannot spell, 2 [CLS] starts a row, 3 [SEP] separates documents and ends a row, 4 [MASK] is shown
+# in place of a masked token.
 
 PAD, CLS, SEP, MASK = 0, 2, 3, 4
 
 # A run has three parts of equal time, each with rows of S tokens, B rows in a batch and P masked
-# tokens in a row. All batches have B * S = 2,048 tokens. Short rows come first, as in BERT: each
-# token looks at S others, so that short rows take less time, and a model first learns what is near.
-# P / S is about 27.5 %, 22.5 % and 17.5 %, the middles of three equal parts of a fall from 30 % to
-# 15 %. BERT masks 15 %; more masked tokens teach more in a step but leave less to read (Wettig et
-# al. 2023), and the score is measured at 15 %.
+# tokens in a row. All batches have B * S = 2,048 tokens. Short rows come first, as in BERT:
+# attention compares each token with all S of its row, so that a batch of short rows takes less
+# time, and a model first learns from near tokens anyway. P / S falls from 30 % to 15 % in three
+# steps, about 27.5 %, 22.5 % and 17.5 %. BERT masks 15 %; more masked tokens teach more in a step
+# but leave less to read (Wettig et al. 2023), and the score is measured at 15 %.
 
 STAGES = ((64, 32, 18), (128, 16, 29), (128, 16, 22))  # (S, B, P)
 
@@ -108,8 +110,8 @@ def epoch_order(seed: int, epoch: int, num_rows: int) -> np.ndarray:
 # The model learns to predict the true tokens at P random positions of each row, which we call
 # masked whatever is shown there: [MASK] with a probability of 80 %, a random token with 10 %, the
 # true one with 10 % (Devlin et al. 2019, section 3.1). So the model cannot trust any token that it
-# reads, and makes a useful vector of each one, also of texts without a [MASK]. New positions are
-# drawn in each step, by the compiled program.
+# reads, and computes a useful vector for each one, even in texts without a [MASK]. New positions
+# are drawn in each step, by the compiled program.
 
 
 def mask_batch(key: jax.Array, ids: jax.Array, num_masked: int, num_words: int):
@@ -126,11 +128,12 @@ def mask_batch(key: jax.Array, ids: jax.Array, num_masked: int, num_words: int):
       inputs: int32[B, S], what the model reads.
       positions: int32[B, P], where tokens are predicted.
       answers: int32[B, P], the true tokens there.
-      weights: [B, P], 1, or 0 for positions beyond half (rounded up) of the tokens of a short row.
+      weights: [B, P], 1, or 0 for surplus positions. Shapes are fixed, so that each row has P; a
+        short row uses as many as half of its tokens, rounded up: enough is left to read.
     """
     order_key, fate_key, word_key = jax.random.split(key, 3)
     is_word = (ids != PAD) & (ids != CLS) & (ids != SEP)  # bool[B, S]
-    # The positions with the smallest random numbers in [0, 1); those that may not be masked, last.
+    # The positions with the smallest random numbers in [0, 1); with 2.0, special tokens come last.
     order = jnp.where(is_word, jax.random.uniform(order_key, ids.shape), 2.0)
     positions = jnp.argsort(order, axis=1)[:, :num_masked]
     limit = (is_word.sum(axis=1, keepdims=True) + 1) // 2  # int32[B, 1]
@@ -148,17 +151,18 @@ def mask_batch(key: jax.Array, ids: jax.Array, num_masked: int, num_words: int):
 
 # ----------------------------------------------------------------------------------------- model
 #
-# A Transformer encoder (Vaswani et al. 2017) with blocks of BERT-Tiny's size (Turc et al. 2019).
-# Each position has a vector of D features, to which each block adds two things. First, what
-# attention finds in the row: each position makes a query, a key and a value, and reads the mean of
-# all values, weighted by how well their keys fit its query. Then, what a feed-forward network makes
-# of the vector itself. Parameters are a nested dict of arrays. From the whole to its parts:
+# A Transformer encoder (Vaswani et al. 2017) with blocks of BERT-Tiny's size (Turc et al. 2019), as
+# a run has only minutes. Each position has a vector of D features, to which each block adds two
+# things. First, what attention finds in the row: each position makes a query, a key and a value,
+# and reads the mean of all values, weighted by how well their keys fit its query. Then, what a
+# feed-forward network makes of the vector itself. Parameters are a nested dict of arrays. From the
+# whole to its parts:
 
 LAYERS, HIDDEN, HEADS, INNER = 2, 128, 2, 512  # D = 128, H = 2, F = 512
 
-# `multiply` rounds both factors of a product to this type, with 8 bits of precision, and adds in
-# float32, which CPUs and GPUs with instructions for bfloat16 do in about half the time. (Where a
-# CPU has no fast ones, float32 is faster.) The rest is little work, and stays float32.
+# `multiply` rounds both factors to this type (8 bits of precision) and adds in float32. Hardware
+# with instructions for bfloat16 does that in about half the time of float32 products; where a CPU
+# has no fast ones, float32 is faster. The two products of attention stay float32.
 PRODUCTS = jnp.bfloat16
 
 
@@ -169,7 +173,7 @@ def init_params(
 
     Matrices are normal with a standard deviation of 0.7 / sqrt(D), cut at two standard deviations.
     BERT's 0.02 is 0.55 / sqrt(768), cut in the same way; a narrow model with 0.02 learns nothing
-    but the frequencies of words for hundreds of steps.
+    but the frequencies of tokens for hundreds of steps.
     """
     # For the embedding, and for the six matrices of each block.
     keys = iter(jax.random.split(key, 1 + 6 * layers))
@@ -178,7 +182,7 @@ def init_params(
         normal = jax.random.truncated_normal(next(keys), -2, 2, (rows, columns))
         return 0.7 / math.sqrt(hidden) * normal
 
-    def copying() -> jax.Array:  # [3, D]: the weights of the left, the own, the right vector
+    def copying() -> jax.Array:  # [3, D]: weights of the left neighbour, the vector, the right
         return jnp.zeros((3, hidden)).at[1].set(1.0)
 
     def block() -> dict:
@@ -206,7 +210,7 @@ def init_params(
 
 
 def predict(params: dict, ids: jax.Array, positions: jax.Array) -> jax.Array:
-    """Returns [B, P, V] logits, whose softmax is the probability of each word at each position.
+    """Returns [B, P, V] logits, whose softmax is the probability of each token of the vocabulary.
 
     Args:
       params: result of `init_params`.
@@ -222,8 +226,8 @@ def predict(params: dict, ids: jax.Array, positions: jax.Array) -> jax.Array:
     # The last block reads all positions, but only its results at these ones are needed.
     x = apply_block(last, x, is_token, positions)  # [B, P, D]
     x = normalize(x, params["last_norm"])
-    # The logit of a word is the product with its embedding: one table for input and output (Press
-    # & Wolf 2017). [B, P, D] @ [D, V]
+    # The logit of a token is the product with its embedding: one table for input and output
+    # (Press & Wolf 2017). [B, P, D] @ [D, V]
     return multiply(x, params["embedding"].T)
 
 
@@ -253,18 +257,18 @@ def attend(block: dict, h: jax.Array, is_token: jax.Array, at) -> jax.Array:
       block: the block's parameters.
       h: [B, S, D].
       is_token: bool[B, S]; padding gets no weight.
-      at: [B, S, ...] -> [B, S or P, ...], keeps the positions that ask.
+      at: [B, S, ...] -> [B, S or P, ...], picks the positions that make queries.
     """
     rows, length, features = h.shape
     size = features // HEADS  # K
-    # [B, S, K / 2], the same for each row, since `at` takes positions of rows.
+    # [B, S, K / 2]: equal in all rows, of which `at` picks different positions.
     angles = jnp.broadcast_to(make_angles(length, size), (rows, length, size // 2))
     query, key, value = (
-        split_heads(multiply(y, block[name]))  # [B, H, S or P, K]
+        split_heads(multiply(y, block[name]))  # query: [B, H, S or P, K]; others: [B, H, S, K]
         for name, y in (("query", at(h)), ("key", h), ("value", h))
     )
-    # Normalized queries and keys keep the scores small at high learning rates: with scales of one,
-    # none is above sqrt(K) (Dehghani et al. 2023, section 2, with another norm).
+    # Scores stay small at high learning rates: a normalized vector has length sqrt(K), so that none
+    # is above K / sqrt(K) while scales are one (Dehghani et al. 2023, section 2, with LayerNorm).
     query = rotate(normalize(query, block["query_norm"]), at(angles))
     key = rotate(normalize(key, block["key_norm"]), angles)
     scores = query @ key.mT / math.sqrt(size)  # [B, H, S or P, S]
@@ -279,7 +283,7 @@ def split_heads(x: jax.Array) -> jax.Array:
 
 
 def make_angles(length: int, size: int) -> jax.Array:
-    """Returns [S, K / 2]: position * 10000^(-2i / K), as in Vaswani et al. 2017, section 3.5."""
+    """Returns [S, K / 2]: position * 10000^(-2i / K), i from 0 on (Vaswani et al. 2017, 3.5)."""
     frequencies = 10_000.0 ** (-np.arange(0, size, 2) / size)
     return jnp.asarray(np.arange(length)[:, None] * frequencies, jnp.float32)
 
@@ -287,10 +291,10 @@ def make_angles(length: int, size: int) -> jax.Array:
 def rotate(x: jax.Array, angles: jax.Array) -> jax.Array:
     """Tells attention the positions: rotary embeddings (Su et al. 2021).
 
-    Features i and i + K / 2 are the two coordinates of a point, which is turned by an angle
-    proportional to the position. Of positions, the product of a query and a key then depends on
-    their offset only. BERT adds a learned vector for each position instead, which learns more
-    slowly (docs/log/tagging.md).
+    Features i and i + K / 2 are the two coordinates of a point, which is turned by angle i of its
+    position. The product of a query and a key then depends on their positions only through the
+    offset between them. BERT adds a learned vector for each position instead, which learns slowly:
+    14 % of masked tokens correct after 25 seconds, and not 25 % (docs/log/recipes.md).
 
     Args:
       x: [B, H, S or P, K].
@@ -305,7 +309,7 @@ def mix_neighbours(x: jax.Array, taps: jax.Array, is_token: jax.Array) -> jax.Ar
     """Returns [B, S, D]: each feature is a weighted sum of its own, left and right value.
 
     A convolution of width 3 for each feature by itself: attention then compares short phrases, and
-    not single tokens (after So et al. 2021). Padding and the outside of the row count as zeros.
+    not single tokens (after So et al. 2021). Padding and positions outside the row count as zeros.
 
     Args:
       x: [B, S, D].
@@ -338,7 +342,8 @@ def take(x: jax.Array, positions: jax.Array) -> jax.Array:
 def multiply(x: jax.Array, matrix: jax.Array) -> jax.Array:
     """[B, S or P, in] @ [in, out] -> [B, S or P, out], with both factors rounded to PRODUCTS.
 
-    Its derivative is written out below, since jax's own would leave the incoming gradient as it is.
+    Its derivative is written out below, since jax's own would keep the incoming gradient float32,
+    and make slow products of it.
     """
     return _multiply(x, matrix)[0]
 
@@ -376,26 +381,26 @@ def loss_of(params: dict, inputs, positions, answers, weights) -> jax.Array:
 # ------------------------------------------------------------------------------------- optimizer
 #
 # For the embeddings, scales and taps: Adam (Kingma & Ba 2015), which divides a running mean of the
-# gradients by the root of that of their squares. For the matrices of the blocks: Muon (Jordan et
-# al. 2024), which replaces a gradient U S V^T by about U V^T: most gradients are a few strong
-# directions, and the weak ones then count as much. All weights also shrink a little in each step
-# (AdamW, Loshchilov & Hutter 2019).
+# gradients by the square root of a running mean of their squares. For the matrices of the blocks:
+# Muon (Jordan et al. 2024), which replaces a gradient U S V^T by about U V^T: most gradients are a
+# few strong directions, and the weak ones then count as much. Most weights also shrink a little in
+# each step (AdamW, Loshchilov & Hutter 2019).
 
 PEAK_RATE = 3e-3
 WARMUP, COOLDOWN = 0.05, 0.5  # the rate rises in the first 5 % of the run, falls in the last 50 %
-# Factors of the rate. With the factor in `orthogonalize_all`, those of matrices give Muon's own
-# rates (Jordan et al. 2024), 0.02 * sqrt(max(1, columns / rows)) for [rows, columns] as here, and
-# half of it for `output`. Those of `output` and of the embedding were the best of a few tried.
+# Factors of the rate. For [in, out] matrices, PEAK_RATE * factor * that in `orthogonalize_all` is
+# Muon's own rate (Jordan et al. 2024), 0.02 * sqrt(max(1, out / in)): for `query`, 3e-3 * 2.9 *
+# 0.2 * sqrt(128). Half of it for `output`, and that of `embedding`, were the best of a few tried.
 RATES = {"query": 2.9, "key": 2.9, "value": 2.9, "inner": 2.9, "output": 1.5, "outer": 1.5}
 RATES |= {"embedding": 2.5}
 MUON = ("query", "key", "value", "output", "inner", "outer")
-# In each step a weight loses the part rate * factor * DECAY of itself, except for taps and scales
-# of the vectors, which should not tend to zero.
+# In each step a weight loses the fraction rate * factor * DECAY of itself, except for taps and
+# scales of D features, which should not tend to zero. (Scales of queries and keys lose 6 % in all.)
 DECAY, NO_DECAY = 0.01, ("taps", "norm", "attention_norm", "inner_norm", "last_norm")
 # Coefficients (a, b, c) of a x + b x^3 + c x^5, one triple for each of Muon's iterations. Together
-# they bring all singular values from 0.003 to 1 to between 0.80 and 1.20: each makes the largest
-# distance from 1 as small as a polynomial can (the construction of Polar Express, Amsel et al.
-# 2025). Smaller values grow by up to 8.4 * 4.0 * 3.5 * 2.5.
+# they map singular values in [0.003, 1] into [0.80, 1.20]: each is the polynomial of this form with
+# the smallest maximum distance from 1, on the interval that the one before leaves (the construction
+# of Polar Express, Amsel et al. 2025). Smaller values grow about 300-fold.
 POLYNOMIALS = (
     (8.383674, -24.765906, 18.357082),
     (4.043420, -3.011405, 0.569512),
@@ -413,7 +418,7 @@ def make_optimizer(params: dict) -> optax.GradientTransformation:
     """Returns what turns gradients into directions; `take_step` has the learning rate."""
     kinds = jax.tree.map(lambda name: "muon" if name in MUON else "adam", names(params))
     decays = jax.tree.map(lambda name: name not in NO_DECAY, names(params))
-    # The sum of all gradients, times 0.95 in each step (Nesterov's momentum), orthogonalized.
+    # A sum of gradients that shrinks by 0.95 in each step, one step ahead (Nesterov's momentum).
     muon = optax.chain(
         optax.trace(0.95, nesterov=True), optax.stateless(lambda tree, _: orthogonalize_all(tree))
     )
@@ -446,7 +451,8 @@ def orthogonalize(x: jax.Array) -> jax.Array:
         return orthogonalize(x.T).T  # x x^T is the smaller product then
     tiny = jnp.finfo(jnp.float32).tiny  # zeros stay zeros
     x = x / jnp.maximum(jnp.linalg.norm(x), tiny)
-    # (sum of s^4)^(1/4) is never below the largest s, and closer than the norm, (sum of s^2)^(1/2).
+    # First by the norm, (sum of s^2)^(1/2), against overflow. Then by (sum of s^4)^(1/4), which is
+    # closer to the largest s and never below it.
     x = x / jnp.sqrt(jnp.maximum(jnp.linalg.norm(x @ x.T), tiny))
     for a, b, c in POLYNOMIALS:
         square = x @ x.T
@@ -458,7 +464,7 @@ def learning_rate(progress: jax.Array) -> jax.Array:
     """Rises linearly from 0, stays at the peak, and falls linearly to 0 (Hägele et al. 2024).
 
     Args:
-      progress: [], the part of the run that is done, 0 to 1.
+      progress: [], the fraction of the run that is done, 0 to 1.
     """
     return PEAK_RATE * jnp.minimum(1, jnp.minimum(progress / WARMUP, (1 - progress) / COOLDOWN))
 
@@ -487,7 +493,7 @@ def make_step(tx: optax.GradientTransformation, seed: int, num_masked: int, num_
     """
 
     def step(number, progress, ids, params, state):
-        # Number 0 is that of the initial parameters.
+        # + 1, since 0 made the initial parameters.
         key = jax.random.fold_in(jax.random.key(seed), 1 + number)
         batch = mask_batch(key, ids, num_masked, num_words)
         loss, gradients = jax.value_and_grad(loss_of)(params, *batch)
@@ -498,13 +504,13 @@ def make_step(tx: optax.GradientTransformation, seed: int, num_masked: int, num_
 
 
 def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
-    """Trains, and prints a line of JSON 20 times.
+    """Trains, and prints 20 lines of JSON, each with the mean loss since the one before.
 
     Args:
       seed: determines initial parameters, order of rows and masks.
       seconds: the budget; compilation counts, reading the data and the evaluation do not.
-      steps: if 0, progress is the part of the budget that is used, so that a run uses all of it on
-        any machine, and a faster step gives more steps. Otherwise the number of steps, however long
+      steps: if 0, progress is the used fraction of the budget, so that a run uses all of it on any
+        machine, and a faster step gives more steps. Otherwise the number of steps, however long
         they take: each step is then a function of its number and the seed alone, and the run can be
         repeated exactly on the same machine.
 
@@ -522,19 +528,19 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
     params = jax.jit(init_params, static_argnums=1)(key, num_words)
     tx = make_optimizer(params)
     state = tx.init(params)
-    # One for each stage, since shapes differ. Donated arguments lend their memory to the results.
+    # One for each stage, since shapes differ. The results take the memory of donated arguments.
     programs = []
     for length, batch_size, num_masked in STAGES:
         step = jax.jit(make_step(tx, seed, num_masked, num_words), donate_argnums=(3, 4))
         ids = jax.ShapeDtypeStruct((batch_size, length), jnp.int32)
         programs.append(step.lower(0, 0.0, ids, params, state).compile())  # without running it
     compiled = clock() - start
-    available = 0.995 * seconds - compiled  # half a percent of reserve
+    available = 0.995 * seconds - compiled  # half a percent to spare, for slower steps at the end
     if available <= 0:
         raise SystemExit(f"Compiling took {compiled:.0f} s of --seconds={seconds:g}: give more.")
 
     done, progress, losses, reports = 0, 0.0, [], 0
-    batches = dict.fromkeys(rows, 0)  # batches so far, of rows of each length
+    batches = dict.fromkeys(rows, 0)  # so far, by S: stages with the same S must have the same B
     while progress < 1:
         stage = int(progress * len(STAGES))
         length, batch_size, _ = STAGES[stage]
@@ -548,7 +554,7 @@ def train(seed: int, seconds: float, steps: int = 0) -> tuple[dict, dict]:
             # always has work.
             losses[-2].block_until_ready()
         elapsed = clock() - start
-        # This step still runs, and another may follow: their time is added to what is used.
+        # Two average steps are added to the used time: this one still runs, and one may follow.
         progress = done / steps if steps else (elapsed - compiled) / available * (1 + 2 / done)
         if 20 * progress >= reports + 1:  # another 5 % of the run
             report(step=done, seconds=round(elapsed, 1), loss=round(float(np.mean(losses)), 4))
@@ -564,16 +570,17 @@ def report(**values) -> None:
 
 # ------------------------------------------------------------------------------------ evaluation
 #
-# The evaluator (race/evaluate.py) reads rows of 128 tokens of held-out text with 15 % of the tokens
-# masked, always the same, and asks for the logits of these. It takes the softmax itself, and never
-# shows the true tokens. Its bits per character are the loss / ln 2 * masked tokens / their
-# characters, which, unlike the loss, does not depend on how long tokens are.
+# The evaluator (race/evaluate.py) cuts held-out text into rows of 128 tokens, of which 15 %
+# are masked, always the same, and shown as in training. It asks for their logits, and takes the
+# softmax itself. Its bits per character are the loss / ln 2 * masked tokens / their characters,
+# which, unlike the loss, does not depend on how long tokens are.
 
 
 def main(words: list[str] | None = None) -> None:
     flags = parse(words)
     params, run = train(flags.seed, flags.seconds, flags.steps)
     compiled = jax.jit(predict)
+    # 128: the length of the rows.
     score = evaluate.score(lambda ids, positions: compiled(params, ids, positions), flags.part, 128)
     report(seed=flags.seed, **run, **score)
 

@@ -81,7 +81,7 @@ def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> l
     with tempfile.TemporaryDirectory() as folder, naming_arguments(folder):
         path = to_file(data, folder, name)
         examples = [
-            dataclasses.replace(example, where=example.where.replace(path, name))
+            dataclasses.replace(example, where=_named(example.where, folder))
             for example in read(path)
         ]
     # NaN and the like became empty texts, for which a model has an answer, too.
@@ -100,9 +100,17 @@ def naming_arguments(folder: str) -> Iterator[None]:
     try:
         yield
     except UserError as error:
-        pattern = rf"{re.escape(folder)}[/\\](\w+)\.jsonl"
-        error.args = (re.sub(pattern, r"\1", str(error)),)
+        error.args = (_named(str(error), folder),)
         raise
+
+
+def _named(message: str, folder: str) -> str:
+    """Returns a message with `evaluate[0]` in place of `FOLDER/evaluate.jsonl, line 1`."""
+
+    def argument(found: re.Match[str]) -> str:
+        return found[1] + (f"[{int(found[2]) - 1}]" if found[2] else "")
+
+    return re.sub(rf"{re.escape(folder)}[/\\](\w+)\.jsonl(?:, line (\d+))?", argument, message)
 
 
 def _rows(data: Any, name: str) -> Iterable[Row]:

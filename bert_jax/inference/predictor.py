@@ -358,7 +358,7 @@ class TaskPredictor:
                 f"{example.where} is one text, {example.text_a!r:.60}, and the model was trained on"
                 " pairs: give a list of pairs, [(text_a, text_b)]."
             )
-        self.task.check_example(example, self.model.tokenizer, self.model.encoder)
+        self.task.check_question(example, self.model.tokenizer, self.model.encoder)
 
     def predict(
         self, examples: Iterable[Any], counts: Counter | None = None

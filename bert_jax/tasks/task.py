@@ -166,7 +166,11 @@ class Task(TaskConfig):
         raise NotImplementedError
 
     def check_example(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
-        """Raises UserError for an example that cannot be predicted."""
+        """Raises UserError for an example that does not fit the model."""
+
+    def check_question(self, example: Any, tokenizer: Tokenizer, model: EncoderConfig) -> None:
+        """Raises UserError for an example that does not fit the model, or asks nothing of it."""
+        self.check_example(example, tokenizer, model)
 
     def windows(self, examples: Iterable[Any]) -> Iterator[list[Any]]:
         """Yields the examples in groups that are predicted and stored together, in order."""

@@ -101,7 +101,7 @@ def test_a_path_stays_as_it_is(tmp_path):
 
 def test_places_name_the_argument():
     (text,) = read_examples(pandas.DataFrame({"text": ["A cat."]}), "texts", read_texts)
-    assert (text.text_a, text.where) == ("A cat.", "texts, line 1")
+    assert (text.text_a, text.where) == ("A cat.", "texts[0]")
     with pytest.raises(UserError, match=r"^texts has no column of texts: 'n' has numbers\.$"):
         read_examples(pandas.DataFrame({"n": [1, 2]}), "texts", read_texts)
 

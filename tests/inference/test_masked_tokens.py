@@ -60,9 +60,24 @@ def test_an_untrained_next_sentence_head_predicts_nothing(make_workdir):
     assert pair() is None
 
 
+def test_a_text_that_asks_nothing_is_refused(make_workdir):
+    workdir = make_workdir()
+
+    def check(*texts):
+        TaskPredictor(open_model(workdir, config=store.load(workdir)), top_k=1).check(Text(*texts))
+
+    check("the [MASK]")
+    check("the", "list")
+    with pytest.raises(ValueError, match=r"^in.txt, line 1 has no \[MASK\]: nothing to predict"):
+        check("the list", None, "in.txt, line 1")
+    mark_as_untrained(workdir, "next_sentence/bias", "next_sentence/kernel")
+    with pytest.raises(ValueError, match=r"has no \[MASK\], and this model judges no pairs"):
+        check("the", "list")
+
+
 def test_a_text_that_is_too_long_is_named_before_the_first_prediction(workdir, tmp_path):
     source = tmp_path / "in.txt"
-    source.write_text("is\n" + "is " * 39)
+    source.write_text("[MASK]\n" + "is " * 39)
     with pytest.raises(ValueError, match="in.txt, line 2 has 41 tokens, .* begins 'is is is"):
         predict_file(store.load(workdir), workdir, str(source), str(tmp_path / "out.jsonl"))
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

@@ -127,9 +127,12 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
         if found := detect_words(table):
             return found
     if len(columns) < 2:
+        how = ": in Python, (texts, labels) is one argument"
+        if form_of(path) != "json":
+            how = ", in columns separated by commas, semicolons, tabs or | (.csv) or by tabs"
         raise UserError(
             f"{path} has one column, {listed(columns)[:60]}: labelled examples have a text and a"
-            " label, in columns separated by commas, semicolons, tabs or | (.csv) or by tabs."
+            f" label{how}."
         )
     texts = [name for name in columns if str(name).strip().lower() not in _NEGATIVES]
     pair = table.pair(POSITIVES) or (table.pair(_ANSWERS) if len(texts) == 2 else None)

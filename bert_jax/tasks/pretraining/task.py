@@ -88,6 +88,16 @@ class Pretraining(CorpusTask):
     def check_example(self, example, tokenizer, model):
         encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
 
+    def check_question(self, example, tokenizer, model):
+        row = encode_text(example, tokenizer, model.max_position_embeddings, masks=True)
+        if row.masked or (row.is_pair and self.next_sentence and self.judges_pairs):
+            return
+        pairs = ", and this model judges no pairs" if row.is_pair else ""
+        raise UserError(
+            f"{example.where} has no [MASK]{pairs}: nothing to predict. Write [MASK] for each token"
+            " to fill in; for vectors use encode, for labels fine-tune the model."
+        )
+
     def encode(self, examples, tokenizer, counts) -> EncodedTexts:
         rows = [encode_text(text, tokenizer, None, masks=True) for text in examples]
         return EncodedTexts(rows, tokenizer)
