@@ -36,7 +36,7 @@ class DataConfig(Group):
     # A vocab.txt, .model or tokenizer.json file, GPT's folder, or train:wordpiece, train:unigram,
     # train:bpe, train:words.
     vocab: str = setting("train:wordpiece", is_path=True)
-    # Words that are added to a given WordPiece vocabulary: a file with a word a line, or frequent:N
+    # Words that are added to a given WordPiece vocabulary: a file with one per line, or frequent:N
     # for the N most frequent words of the text that it splits into many pieces. With `init_from`,
     # the embedding of each begins as the mean of those of its old pieces.
     extra_tokens: str = setting("", is_path=True)
@@ -60,8 +60,8 @@ class DataConfig(Group):
     masked_lm_prob: float = setting(0.15, below=1)
     # Masking rate at the last step, with linear decay (dynamic masks only); 0: constant rate.
     final_masked_lm_prob: float = setting(0.0, minimum=0, below=1, in_shards=False)
-    # With mask_rounding `row`: number of stages of a falling rate. They are equal parts of the run;
-    # each has the mean of its rates and a program of its own, whose slots are all used.
+    # With mask_rounding `row`: number of stages of a decaying rate. They are equal parts of the
+    # run; each uses the mean rate of its part, and its own program, in which no slot is empty.
     mask_stages: int = setting(1, in_shards=False)
     # Masking rate of evaluations with dynamic masks, so that runs with different rates can be
     # compared; 0: masked_lm_prob.
@@ -69,7 +69,7 @@ class DataConfig(Group):
     # Unit of masking: `subword`, `whole_word`, `span` (of words, with geometric lengths), `phrase`
     # (the longest phrases of data.lexicon, and the words outside them).
     masking: str = setting("subword", choices=("subword", "whole_word", "span", "phrase"))
-    # `phrase`: a file with a phrase a line, or a phrase, a tab and the name of its class.
+    # `phrase`: a file with one phrase per line, optionally with a tab and the name of its class.
     lexicon: str = setting("", is_path=True)
     # `phrase`: weights in the choice of units: ("CLASS=WEIGHT", ...); 0: never masked. Words, and
     # phrases of other classes or of none, have weight 1.
@@ -175,7 +175,7 @@ class DataConfig(Group):
         """Refuses malformed weights, and a lexicon without its masking or the reverse."""
         if self.masking == "phrase" and not self.lexicon:
             raise UserError(
-                "masking='phrase' needs config.data.lexicon: a file with a phrase a line."
+                "masking='phrase' needs config.data.lexicon: a file with one phrase per line."
             )
         for name in ("lexicon", "lexicon_weights"):
             if self.masking != "phrase" and (got := getattr(self, name)):

@@ -143,7 +143,7 @@ class TransformerConfig(EncoderConfig):
     # starts as the identity. 0: none.
     convolution: int = setting(0, minimum=0)
     # Whether pre-training on masked tokens applies the last block to the predicted positions only,
-    # and to [CLS] where it is read. Nothing changes but the random bits of its dropout. With
+    # and to [CLS] where it is read. Results differ in the bits of its dropout only. With
     # copy_head, which reads all positions after its attention, only its feed-forward network.
     last_layer_predicted_only: bool = setting(False)
     # Implementation of attention: einsum (ours); dot_product (`jax.nn.dot_product_attention` by
@@ -155,7 +155,8 @@ class TransformerConfig(EncoderConfig):
     mask_value: float = setting(-10_000.0, any_number=True, below=0)
     # Recompute activations in the backward pass: less memory, a third more computation.
     remat: bool = setting(False)
-    # What is not recomputed then: `nothing`, or the `products` with kernels, most of the work.
+    # What is kept and not recomputed: `nothing`, or the `products` with weight matrices, which are
+    # most of the work.
     remat_policy: str = setting("nothing", choices=("nothing", "products"))
     # Whether the encoder is trained on next tokens in a phase of a run: attention is causal, and
     # convolutions leave out later positions.

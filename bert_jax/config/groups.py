@@ -136,7 +136,7 @@ class EvalConfig(Group):
     every: str = setting("10000", check=parse_duration, free=True)
     # Whether the initial parameters are evaluated too, as step 0.
     at_start: bool = setting(False, free=True)
-    # Pre-training: batches of the held-out split to evaluate; 0: all. (Of labelled examples all are
+    # Pre-training: batches of the held-out split to evaluate; 0: all. (All labelled examples are
     # evaluated.)
     max_batches: int = setting(0, minimum=0, free=True)
     # Pre-training: which part of the held-out batches is evaluated, (begin, end) as fractions.
@@ -158,8 +158,8 @@ class CheckpointConfig(Group):
 
     # Duration between two checkpoints; "0": none but the last.
     every: str = setting("10000", check=parse_duration, free=True)
-    # Durations after which a checkpoint is saved besides `every` and never deleted: ("1e6 words",
-    # "50%"). Those that are longer than the run are ignored.
+    # Durations after which an additional checkpoint is saved and never deleted: ("1e6 words",
+    # "50%"). Those longer than the run are ignored.
     milestones: tuple[str, ...] = setting((), check=check_durations, free=True, added_later=True)
     # Number of newest checkpoints to keep.
     keep: int = setting(3, free=True)
@@ -181,7 +181,7 @@ class DistillationConfig(Group):
     """The distillation of a teacher into the run's model, the student."""
 
     # Folder of the teacher: a workdir, or another program's model, with the vocabulary of the run;
-    # empty: there is none.
+    # empty: none.
     teacher: str = setting("", is_path=True)
     # Weight of the divergence from the teacher's predictions (Hinton et al. 2015); the loss of the
     # labels, or of the masked tokens, has 1 - weight.

@@ -130,8 +130,9 @@ class RunConfig(Group):
     tokens: int = setting(0, minimum=0)
     # Sequences per step, over all devices and processes.
     global_batch_size: int = setting(256)
-    # Sequences per forward and backward pass, over all devices, at most (or one for each device);
-    # 0: the whole batch. Less takes less memory; results are equal up to rounding.
+    # Maximum number of sequences per forward and backward pass, over all devices, each of which
+    # gets at least one; 0: the whole batch. Less takes less memory; results are equal up to
+    # rounding.
     microbatch_size: int = setting(0, minimum=0, free=True)
     # Dtype of activations and matrix products: float32, bfloat16; bfloat16_products: float32, but
     # operands of dense layers are rounded, which is fastest on CPUs with AMX and on AMD's with

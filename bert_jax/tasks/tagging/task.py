@@ -78,8 +78,8 @@ class Tagging(ClassLossConfig, Headed):
     # Tokens from the start of a window of a long sentence to that of the next one; 0: half of a
     # window.
     stride: int = setting(0, minimum=0)
-    # In files whose words are characters with their position in a word after them, as in Weibo's
-    # (`A0`, `B1`), remove these numbers; other files stay as they are.
+    # Removes the numbers in files whose words are single characters, each followed by its position
+    # in a word (`A0`, `B1`), as in Weibo's; other files stay as they are.
     strip_numbers: bool = setting(False)
     # `msra_ner`: words are characters; empty: they are not.
     published: str = setting("", choices=("", "msra_ner"))
