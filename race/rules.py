@@ -58,6 +58,7 @@ class Class:
 CLASSES = {
     "cpu-290": Class(290.0, "cpu", cores=2),
     "cpu-45": Class(45.0, "cpu", cores=2),
+    "softmax-290": Class(290.0, "cpu", cores=2),  # as cpu-290; race/program.md restricts the head
     "h100-290": Class(290.0, "cuda", device="H100"),
 }
 

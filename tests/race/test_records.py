@@ -10,6 +10,7 @@ import pytest
 from race import check, evaluate, prepare, rules, train
 from race.records.copies import train as copies
 from race.records.recall import train as recall
+from race.records.softmax import train as softmax
 
 WORDS, HIDDEN, LENGTH, SLOTS = 40, 16, 24, 6
 
@@ -114,7 +115,7 @@ def test_copies_are_of_other_places_that_show_a_word(batch):
             assert {*np.flatnonzero(of_slot > 1e-9).tolist()} <= others
 
 
-# ---------------------------------------------------------------------------------------- recall
+# ---------------------------------------------------------------------------- recall, softmax
 
 
 @pytest.fixture
@@ -175,7 +176,8 @@ def test_recalled_tokens_have_the_same_neighbours_in_other_documents(text):
             assert seen <= Counter(stream[is_same].tolist())
 
 
-def test_without_memory_and_copies_recall_is_the_plain_model(batch, text):
+@pytest.mark.parametrize("record", [recall, softmax], ids=["recall", "softmax"])
+def test_without_memory_and_copies_it_is_the_plain_model(record, batch, text):
     inputs, positions, *_ = batch
     stream, documents, _ = text
     params = make_recall_params()
@@ -183,30 +185,31 @@ def test_without_memory_and_copies_recall_is_the_plain_model(batch, text):
     params["memory"]["bring"] = jnp.zeros((HIDDEN, HIDDEN))
     params["copies"]["gate_bias"] = jnp.full(1, -1e4)
     expected = jax.nn.log_softmax(train.predict(params, inputs, positions))
-    memory = recall.make_memory(stream, documents, seed=0)
-    found = jax.nn.log_softmax(recall.predict(params, memory, inputs, positions))
+    memory = record.make_memory(stream, documents, seed=0)
+    found = jax.nn.log_softmax(record.predict(params, memory, inputs, positions))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-def test_the_loss_of_recall_is_that_of_the_probabilities(batch, monkeypatch):
+@pytest.mark.parametrize("record", [recall, softmax], ids=["recall", "softmax"])
+def test_its_loss_is_that_of_the_probabilities(record, batch, monkeypatch):
     """The text is that of the batch, so that much is recalled; no document is left out."""
-    monkeypatch.setattr(recall, "RECALLED_LATER", recall.RECALLED)
+    monkeypatch.setattr(record, "RECALLED_LATER", record.RECALLED)
     inputs, positions, answers, weights = batch
     params = make_recall_params()
     ids = np.asarray(inputs.at[jnp.arange(4)[:, None], positions].set(answers))
-    memory = recall.make_memory(ids.reshape(-1), np.zeros(ids.size, np.int32), seed=0)
+    memory = record.make_memory(ids.reshape(-1), np.zeros(ids.size, np.int32), seed=0)
     own = jnp.full(positions.shape, -1)
-    keys = recall.take(recall.hash_contexts(inputs), positions)
-    assert recall.recall(memory, keys, own, 8)[1].any(axis=(1, 3)).all(axis=0).any()
+    keys = record.take(record.hash_contexts(inputs), positions)
+    assert record.recall(memory, keys, own, 8)[1].any(axis=(1, 3)).all(axis=0).any()
 
     def slow(params):
-        log_p = jax.nn.log_softmax(recall.predict(params, memory, inputs, positions))
+        log_p = jax.nn.log_softmax(record.predict(params, memory, inputs, positions))
         log_p = jnp.take_along_axis(log_p, answers[..., None], axis=-1)[..., 0]
         return -(log_p * weights).sum() / weights.sum()
 
     def fast(params):
-        vectors = params["contexts"][recall.rows_of(keys)]
-        return recall.loss_of(params, memory, batch, own, vectors)
+        vectors = params["contexts"][record.rows_of(keys)]
+        return record.loss_of(params, memory, batch, own, vectors)
 
     expected, gradients = jax.value_and_grad(slow)(params)
     found, found_gradients = jax.value_and_grad(fast)(params)
