@@ -4,8 +4,8 @@
     params = bert.init(jax.random.key(0), {"input_ids": ids})["params"]
     hidden = bert.apply({"params": params}, {"input_ids": ids}).hidden  # float32[batch, seq, 768]
 
-An encoder is one row of `MODELS`, and a file unless its modules are those of another encoder. Heads
-are generic in the encoder.
+An encoder is a row of `MODELS`, and has a file of its own unless it reuses the modules of another
+encoder. Heads work with any encoder.
 """
 
 import dataclasses

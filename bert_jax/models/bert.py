@@ -65,8 +65,8 @@ class Embeddings(nn.Module):
 
     Attributes:
       config: the encoder's configuration.
-      num_token_types: rows of the table of token types, of which one alone is that of all tokens;
-        0: there is none.
+      num_token_types: rows of the token type table; 1: all tokens have the same type; 0: there is
+        no table.
       has_norm: whether there is a layer norm.
     """
 
@@ -95,7 +95,7 @@ class Embeddings(nn.Module):
         config = self.config
         x = self.word_embeddings(batch["input_ids"])  # [B, S] -> [B, S, D]
         places = batch["position_ids"]
-        # Lookups past the end of a table would be NaN; other positions were not trained.
+        # Positions past the limit were not trained, and lookups past the end of a table are NaN.
         length, limit = places.shape[-1], config.max_position_embeddings
         if length > limit:
             raise UserError(
@@ -152,8 +152,8 @@ class Block(nn.Module):
           mask: which positions attend to which.
           rotation: the rotation of queries and keys; None unless positions are rotary.
           deterministic: no dropout.
-          keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None:
-            what a rematerialised block returns is stored.
+          keep_attention: return float32[batch, heads, seq, key seq] probabilities, otherwise None,
+            since whatever a rematerialized block returns is stored.
           extend: prepends the keys and values of earlier positions; None: there are none.
           read_positions: int32[batch, positions], the positions of the result, which attend to
             all; None: all.
@@ -210,12 +210,12 @@ class Stack(nn.Module):
         if cache is not None:
             is_token = batch["example_ids"] > 0  # [B, S]
             extend = Extender(cache, batch["position_ids"], is_token)
-        # Of local blocks and of global ones, or of all alike.
+        # The views of local and of global blocks, or one view for all blocks.
         kinds = (False, True) if self.config.global_every else (False,)
         views = [self._view(batch, cache, is_global) for is_global in kinds]
         make_block: Any = Block
         if config.remat and cache is None:
-            # Counted from `self`: `deterministic` and `keep_attention` are Python bools.
+            # Numbers count `self`; `deterministic` and `keep_attention` are Python bools.
             policy = _REMAT_POLICIES[config.remat_policy]
             make_block = nn.remat(Block, static_argnums=(4, 5), policy=policy)
         all_hidden, attention = [x], []
@@ -316,14 +316,14 @@ def flops_per_token(config: TransformerConfig, sequence_length: int) -> float:
 
 
 def query_flops(config: TransformerConfig, sequence_length: int) -> float:
-    """Returns the part of `flops_per_token` of one block without its keys and values."""
+    """Returns one block's share of `flops_per_token`, without its keys and values."""
     hidden = config.hidden_size
     attention = 2.0 * (2 * hidden**2 + 2 * hidden * sequence_length)
     return attention + feed_forward_flops(config)
 
 
 def feed_forward_flops(config: TransformerConfig) -> float:
-    """Returns the part of `flops_per_token` of one block's feed-forward network."""
+    """Returns the share of one block's feed-forward network in `flops_per_token`."""
     kernels = 3 if config.feed_forward == "gated" else 2
     return 2.0 * kernels * config.hidden_size * config.intermediate_size
 

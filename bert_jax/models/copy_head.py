@@ -1,13 +1,13 @@
-"""A head that predicts a masked token by copying one that its example has elsewhere.
+"""A head that predicts a masked token by copying a token from elsewhere in its example.
 
 A pointer into the example, mixed with the softmax over the vocabulary by a gate, as in the
 pointer-sentinel mixture (Merity et al. 2016, arXiv 1609.07843) and the pointer-generator (See et
 al. 2017, arXiv 1704.04368), here for masked tokens:
 
     query = rms(slot) Wq, key = rms(key) Wk
-    attention = softmax(query key^T / sqrt(hidden)), over the positions of the slot's example but
+    attention = softmax(query key^T / sqrt(hidden)), over the positions of the slot's example except
         its own and those that hold [MASK]
-    gate = sigmoid(slot u + b), u from 0, b from -2; 0 where there is nothing to copy
+    gate = sigmoid(slot u + b), u initialized to 0, b to -2; 0 where there is nothing to copy
     p(word) = (1 - gate) softmax(logits)[word] + gate * attention on positions that hold the word
 
 Shapes: B batch, S seq, P predictions, V words, D hidden.
@@ -26,7 +26,7 @@ from bert_jax.models.model import Batch, EncoderConfig, activation_dtype
 
 # The gate copies 12 % at first.
 _GATE_BIAS = -2.0
-# For positions and gates that are out of the question: exp(_NEVER) is 0, and no gradient is NaN.
+# The score of positions and gates that are ruled out: exp(_NEVER) is 0, and no gradient is NaN.
 _NEVER = -1e9
 # Smaller probabilities count as 0: their logarithm would have an infinite gradient.
 _TINY = float(jnp.finfo(jnp.float32).tiny)
@@ -38,7 +38,7 @@ class Copies:
 
     Attributes:
       ids: int32[batch, seq], the tokens that are copied.
-      attention: float32[batch, predictions, seq], adds up to 1 over the positions that a slot may
+      attention: float32[batch, predictions, seq], sums to 1 over the positions that a slot may
         copy; all 0 if there are none.
       gate: float32[batch, predictions], before the sigmoid.
     """
@@ -48,7 +48,7 @@ class Copies:
     gate: jax.Array
 
     def mix(self, log_words: jax.Array) -> jax.Array:
-        """Returns the log-probabilities of all words; training needs the label's only.
+        """Returns the log-probabilities of all words; training needs only that of the label.
 
         Args:
           log_words: float32[batch, predictions, words], those of the softmax; `ids` are words.
@@ -72,11 +72,11 @@ def log_mixture(log_words: jax.Array, copied: jax.Array, gate: jax.Array) -> jax
 
 
 class CopyHead(nn.Module):
-    """Queries of slots, keys of positions and a gate.
+    """Attention from masked slots to positions, and a gate between copying and the softmax.
 
     Attributes:
       config: the encoder's configuration.
-      mask_id: id of [MASK]; -1: there is none among the ids.
+      mask_id: id of [MASK]; -1: it does not occur among the ids.
     """
 
     config: EncoderConfig

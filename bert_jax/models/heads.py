@@ -1,4 +1,4 @@
-"""The heads of pre-training and their models; the sharding rules of all heads."""
+"""The pre-training heads and their models; the sharding rules of all heads."""
 
 import flax.linen as nn
 import flax.struct
@@ -37,7 +37,7 @@ HEAD_RULES: Rules = (
 
 @flax.struct.dataclass
 class WordScores:
-    """The logits of the words as factors, so that a loss never holds the logits of all positions.
+    """Word logits as two factors, so that a loss need not hold the logits of all positions.
 
     Attributes:
       features: float[batch, positions, hidden].
@@ -57,17 +57,17 @@ class WordScores:
 
 
 def word_bias(config: EncoderConfig, bias: jax.Array) -> jax.Array:
-    """Returns float32[padded vocab] biases that leave rows past `vocab_size` no probability."""
+    """Returns float32[padded vocab] biases that give rows past `vocab_size` zero probability."""
     is_word = jnp.arange(config.padded_vocab_size) < config.vocab_size
     return jnp.where(is_word, bias, jnp.finfo(jnp.float32).min)
 
 
 class LMHead(nn.Module):
-    """Scores of words, tied to the table of word embeddings.
+    """Word scores, tied to the word embedding table.
 
     lm_head="transform": dense -> GELU -> layer norm -> product with the table, plus a bias, as in
     BERT's masked-LM head; lm_head="tied": the product alone, without parameters. The dense layer
-    has the features of the table.
+    has as many features as the table.
     """
 
     config: EncoderConfig
@@ -92,7 +92,7 @@ def word_flops(config: EncoderConfig) -> float:
 
 
 class LinearHead(nn.Module):
-    """A dense layer in float32; the kernel starts as those of the encoder, the bias at zero."""
+    """A dense layer in float32; its kernel is initialized as in the encoder, its bias to zero."""
 
     config: EncoderConfig
     num_classes: int
@@ -116,7 +116,7 @@ class PreTrainingOutputs:
       next_sentence_logits: float32[batch, examples, 2]; class 1: B is a random sentence. None in
         a model without next-sentence prediction.
       hidden: float[batch, seq, hidden], of the last layer; None with
-        `last_layer_predicted_only`, which computes that of predicted positions only.
+        `last_layer_predicted_only`, which computes the last layer at predicted positions only.
       copies: what the copy head adds to the softmax of the logits; None without such a head.
     """
 
@@ -126,7 +126,7 @@ class PreTrainingOutputs:
     copies: Copies | None = None
 
     def log_probabilities(self, num_words: int) -> jax.Array:
-        """float32[batch, predictions, words] of the first `num_words` words, which add up to 1."""
+        """float32[batch, predictions, words], normalized over the first `num_words` words."""
         log_words = jax.nn.log_softmax(self.masked_lm_logits[..., :num_words])
         return log_words if self.copies is None else self.copies.mix(log_words)
 
@@ -143,7 +143,7 @@ class PreTrainingModel(nn.Module):
     Attributes:
       model: the encoder's configuration.
       next_sentence: whether there is a pooler and a next-sentence head.
-      mask_id: id of [MASK], which a copy head does not copy; needed to apply one.
+      mask_id: id of [MASK], which a copy head does not copy; required if there is a copy head.
     """
 
     model: EncoderConfig
@@ -180,7 +180,7 @@ class PreTrainingModel(nn.Module):
         masked_lm_logits, copies = scores.logits(), None
         if model.has_copy_head:
             head = CopyHead(model, self.mask_id, name="copy_head")
-            assert encoded.attended is not None  # of a Transformer with a copy head
+            assert encoded.attended is not None  # set by a Transformer with a copy head
             copies = head(masked, encoded.attended, batch)
         if pooled is not None:
             next_sentence_logits = LinearHead(model, 2, name="next_sentence")(pooled)

@@ -1,7 +1,7 @@
 """Which layers of an encoder are read: one table of choices (Devlin et al. 2019, Table 7).
 
-States are a tuple of arrays of one shape [..., hidden]: the output of the embeddings, then of each
-layer, `Encoded.all_hidden`.
+States are a tuple of arrays of the same shape [..., hidden]: the output of the embeddings, then of
+each layer, `Encoded.all_hidden`.
 
     last, second_to_last   one layer
     embeddings             the output of the embeddings
@@ -52,14 +52,14 @@ def choose(
     Args:
       name: a key of LAYER_CHOICES.
       states: states of the embeddings and each layer, float[batch, seq, hidden] each.
-      weights: one for each state that a `weighted_sum` or a mix adds; of these only.
+      weights: one for each state that a `weighted_sum` or a mix adds; other choices ignore them.
       last_first: sums start with the last state and continue from the lowest; otherwise they run
         from the lowest to the last. The order decides the last bit of a floating-point sum: taggers
-        have always used the first, extracted features the second.
+        have always used the former, extracted features the latter.
 
     Returns:
-      float[batch, seq, features]; of `all` float[batch, layers + 1, seq, hidden],
-      of `directions` float[batch, 2 * layers + 1, seq, hidden / 2].
+      float[batch, seq, features]; for `all` float[batch, layers + 1, seq, hidden],
+      for `directions` float[batch, 2 * layers + 1, seq, hidden / 2].
     """
     return LAYER_CHOICES[name].features(states, weights, last_first)
 
@@ -82,7 +82,7 @@ def _directions(states: States) -> jax.Array:
 
 
 def _mix(states: States, weights: Weights) -> Any:
-    """Starts at 0 and goes up, whatever the order of the other sums."""
+    """Sums from the lowest state upwards, whatever `last_first` is."""
     return sum(w * state for w, state in zip(weights, states, strict=True))
 
 

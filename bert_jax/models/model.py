@@ -19,8 +19,8 @@ from bert_jax.files.errors import UserError
 Batch = Mapping[str, jax.Array]
 # Adds fields to a batch on the host, just before it goes to the devices.
 AddFields = Callable[[dict[str, np.ndarray]], dict[str, np.ndarray]]
-# (regular expression that is searched in the parameter's path, one mesh axis for each dimension).
-# The first row that matches decides.
+# (regular expression to search for in the parameter's path, one mesh axis per dimension).
+# The first row that matches applies.
 Rules = tuple[tuple[str, PartitionSpec], ...]
 
 
@@ -32,8 +32,8 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
         {"input_ids": ids, "attention_mask": mask}  # 1: token, 0: padding
 
     Args:
-      batch: int32[..., seq] `input_ids` and any of the fields below. `attention_mask` gives
-        `example_ids`. Fields with other names stay as they are.
+      batch: int32[..., seq] `input_ids` and any of the fields below. `attention_mask` is replaced
+        by `example_ids`. Fields with other names stay as they are.
 
     Returns:
       int32[..., seq] unless noted:
@@ -44,9 +44,9 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
         cls_positions: int32[..., examples], the first token of each example; default one example.
 
     Raises:
-      UserError: the batch is no mapping; `input_ids` are missing, no integers, or without an axis
-        of rows; a field is no array, has another shape or dtype, or nearly the name of one that is
-        read; padding is given twice.
+      UserError: the batch is not a mapping; `input_ids` are missing, not integers, or have no batch
+        axis; a field is not an array, has the wrong shape or dtype, or has a name that resembles
+        that of a known field; both `attention_mask` and `example_ids` are given.
     """
     _check_fields(batch)
     batch, ids = dict(batch), batch["input_ids"]
@@ -67,7 +67,7 @@ def complete_batch(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
-    """Returns the token ids of a batch, after checks of what is known while tracing."""
+    """Returns the token ids of a batch, after checking their shape and dtype."""
     if "input_ids" not in batch:
         names = ", ".join(map(repr, itertools.islice(batch, _NAMES_SHOWN))) or "no field"
         raise UserError(
@@ -83,9 +83,9 @@ def _input_ids(batch: Mapping[str, Any]) -> jax.Array:
     return ids
 
 
-# Fields of a batch that have a number for each token, as a user may give them.
+# Fields of a batch with one number per token, which a user may give.
 _TOKEN_FIELDS = ("input_ids", "attention_mask", "token_type_ids", "position_ids", "example_ids")
-# Names that others give them.
+# Names that other libraries use for them.
 _OTHER_NAMES = {
     **dict.fromkeys(
         ("mask", "attn_mask", "input_mask", "padding_mask", "attention"), "attention_mask"
@@ -96,7 +96,7 @@ _NAMES_SHOWN = 6
 
 
 def _check_fields(batch: Any) -> None:
-    """Raises UserError for what is known to be wrong while tracing; other fields may be there."""
+    """Raises UserError for errors that are visible while tracing; further fields are allowed."""
     if not isinstance(batch, Mapping):
         raise UserError(
             f"The batch is of type {type(batch).__name__}: give a dict of arrays, such as"
@@ -139,14 +139,14 @@ class Encoded:
 
     Attributes:
       hidden: float[batch, seq, hidden], of the last layer; with `read_positions` in the batch
-        float[batch, positions, hidden], of these only.
+        float[batch, positions, hidden], of these positions only.
       all_hidden: the embeddings and the hidden states of each layer, float[batch, seq, hidden]
         each; the last one is `hidden`. Empty unless requested.
       attention: float32[batch, heads, seq, seq] of each layer, the probabilities before dropout.
         Empty unless requested.
       cache: cache for the next call of `decode`; None in all other calls.
-      attended: float[batch, seq, hidden], between the last block's attention and its feed-forward
-        network; None unless a Transformer has a copy head.
+      attended: float[batch, seq, hidden], the hidden states between the last block's attention and
+        its feed-forward network; None unless a Transformer has a copy head.
     """
 
     hidden: jax.Array
@@ -183,8 +183,8 @@ class Encoder(nn.Module):
         Args:
           batch: int32[batch, seq] `input_ids`; `complete_batch` fills in missing fields. With
             int32[batch, positions] `read_positions`, a Transformer's last block is applied to these
-            only, and they attend to all positions. With a copy head, which reads all of them, this
-            holds for its feed-forward network alone.
+            only, and they attend to all positions. With a copy head, which reads all positions,
+            only the feed-forward network of that block is restricted to them.
           deterministic: no dropout; otherwise a key "dropout" is required.
           keep_all: also return the embeddings and the hidden states of each layer.
           keep_attention: also return the attention probabilities of each layer.
@@ -195,7 +195,7 @@ class Encoder(nn.Module):
         raise NotImplementedError
 
     def decode(self, batch: Batch, cache: Any) -> tuple[jax.Array, Any]:
-        """Encodes the positions after those of a cache; of encoders that read from left to right.
+        """Encodes the positions after those of a cache; for left-to-right encoders only.
 
         Returns float[batch, seq, hidden] and the new cache; see `Bert.decode`.
         """
@@ -222,7 +222,7 @@ class Model:
         None: the encoder reads the fields of `data.batch` only, and all ids of the tokenizer
         are rows of its table of word embeddings.
       renews_special_tokens: whether fine-tuning begins with new, random embeddings of the
-        tokenizer's `cls_id`, `sep_id` and `end_id`, as GPT's does, whose pre-training has none.
+        tokenizer's `cls_id`, `sep_id` and `end_id`, as for GPT, which is pre-trained without them.
     """
 
     config: type[EncoderConfig]

@@ -25,9 +25,9 @@ def pool(name: str, hidden: jax.Array, batch: Batch) -> jax.Array:
     Args:
       name: a key of POOLS.
       hidden: float[batch, seq, features].
-      batch: int32[batch, seq] `example_ids`, and int32[batch, examples] `cls_positions`, which also
-        tells how many examples a row has. An example without tokens gets the first position of
-        the row (`cls`, `last`), or zeros.
+      batch: int32[batch, seq] `example_ids`, and int32[batch, examples] `cls_positions`, whose
+        shape gives the number of examples per row. An example without tokens gets the state at the
+        first position of the row (`cls`, `last`), or zeros.
     """
     return split_rows(POOLS[name](hidden, batch))
 
@@ -79,7 +79,7 @@ _ACTIVATIONS = {
 class EncoderWithPooler(nn.Module):
     """An encoder, and tanh(dense(pooled hidden states)) (google-research/bert `modeling.py`).
 
-    DistilBERT's classifier has ReLU and ELECTRA's GELU (with the error function) instead of tanh.
+    DistilBERT's classifier uses ReLU and ELECTRA's GELU (with the error function) instead of tanh.
 
     The parameters of the pooler are at the same level as the encoder's, as in every format of
     BERT's weights: "bert/pooler/kernel", "bert/embeddings/...".

@@ -1,4 +1,4 @@
-"""What a head reads of its encoder, and the parts between the two: layers, BiLSTM, pooling.
+"""What a head reads from its encoder, and the parts between the two: layers, BiLSTM, pooling.
 
     encoder -> `layers` -> BiLSTM, if there is one -> tokens, for tags and spans
                                                                 -> pooling -> a vector
@@ -81,7 +81,7 @@ class HeadConfig(Group):
 
     @property
     def has_lm_head(self) -> bool:
-        """Whether the last hidden states also give the scores of words, for an auxiliary loss."""
+        """Whether an LM head is applied to the last hidden states, for an auxiliary loss."""
         return self.lm_weight > 0
 
     def rate(self, model: EncoderConfig) -> float:
@@ -102,27 +102,27 @@ class PooledHeadConfig(HeadConfig):
 
     @property
     def has_pooler(self) -> bool:
-        """Whether the pooler is applied: it was made for the last layer, with nothing between."""
+        """Whether the pooler is applied: it is meant for the last layer, with nothing between."""
         return self.pooler and self.layers == "last" and not self.has_bilstm
 
 
 def head_dropout(
     head: HeadConfig, model: EncoderConfig, name: str | None = None, shared: bool = False
 ) -> Dropout:
-    """Returns the module of the dropout before the last dense layer.
+    """Returns the dropout module before the last dense layer.
 
     Args:
       head: the head of the task.
       model: configuration of the encoder.
-      name: name of the module; None: linen's.
-      shared: whether all choices of [batch, choices, features] have the same mask.
+      name: name of the module; None: linen chooses it.
+      shared: whether all choices of [batch, choices, features] share a mask.
     """
     return Dropout(head.rate(model), model.prng_impl, (1,) if shared else (), name=name)
 
 
 @flax.struct.dataclass
 class Reading:
-    """What a head has read; auxiliary losses read it too.
+    """What a head has read from its encoder, kept for auxiliary losses.
 
     Attributes:
       hidden: float[rows, seq, hidden], the last hidden states of the encoder.
@@ -151,8 +151,8 @@ def read_tokens(
       batch: the encoder's input.
       deterministic: no dropout.
       positions: int32[batch, tokens] that are read; None: all.
-      is_read: bool[batch, tokens], which of them are real; these come first. None with `positions`
-        None: all but padding.
+      is_read: bool[batch, tokens], which of `positions` are real; the real ones come first. None,
+        with `positions` None: all tokens except padding.
     """
     batch = complete_batch(batch)
     encoder = make_encoder(model, name=model.name)
@@ -172,8 +172,8 @@ def bilstm(
     """Returns float32[batch, seq, 2 * lstm_size], the states of a new BiLSTM in both directions.
 
     As in `torch.nn.LSTM`, a layer reads both directions of the layer below, with dropout between
-    the two. The backward direction starts at the last of `lengths` positions, int32[batch]; what
-    comes after them has no effect on them.
+    layers. The backward direction starts at the last of `lengths` positions, int32[batch]; later
+    positions have no effect on them.
     """
     for layer in range(head.lstm_layers):
         if layer:
@@ -190,9 +190,9 @@ def bilstm(
 def read_pooled(
     model: EncoderConfig, head: PooledHeadConfig, batch: Batch, deterministic: bool
 ) -> tuple[jax.Array, Reading]:
-    """Returns float[batch, features] of the examples of rows, and what was read.
+    """Returns a vector for each example, float[batch, features], and what was read.
 
-    Of rows with several examples it is [batch, examples, features].
+    For rows with several examples, the vectors are [batch, examples, features].
 
     Args:
       model: configuration of the encoder.
@@ -210,14 +210,14 @@ def read_pooled(
 
 
 def _only(pooled: jax.Array) -> jax.Array:
-    """[batch, examples, features] without the axis of examples, if there is one in each row."""
+    """[batch, examples, features], without the examples axis if each row has one example."""
     return pooled[:, 0] if pooled.shape[1] == 1 else pooled
 
 
 def _scores(
     model: EncoderConfig, head: HeadConfig, encoder: Encoder | EncoderWithPooler, encoded: Encoded
 ) -> WordScores | None:
-    """The scores of words at each position, with the head of pre-training."""
+    """The word scores at each position, from the pre-training head; None without `has_lm_head`."""
     if not head.has_lm_head:
         return None
     return LMHead(model, name="masked_lm")(encoded.hidden, encoder.word_embedding())
@@ -239,7 +239,7 @@ def _features(
 
 
 class ScalarMix(nn.Module):
-    """gamma * sum_i softmax(w)_i * state_i (Peters et al. 2018, equation 1); w is 0, gamma 1.
+    """gamma * sum_i softmax(w)_i * state_i (Peters et al. 2018, equation 1); at first w=0, gamma=1.
 
     Attributes:
       layers: a row of LAYER_CHOICES that has weights.
@@ -272,12 +272,12 @@ class ScalarMix(nn.Module):
         return gamma * choose(self.layers, states, weights=nn.softmax(weights)), weights
 
 
-# bilm-tf's.
+# The epsilon of bilm-tf.
 _MIX_EPSILON = 1e-12
 
 
 def _masked_layer_norm(x: jax.Array, is_token: jax.Array) -> jax.Array:
-    """(x - mean) / sqrt(variance + epsilon), both numbers over all features of all real tokens."""
+    """(x - mean) / sqrt(variance + epsilon), both taken over all features of all real tokens."""
     weights = is_token.astype(x.dtype)[:, :, None]
     count = jnp.maximum(weights.sum() * x.shape[-1], 1.0)
     mean = (x * weights).sum() / count

@@ -1,8 +1,8 @@
 """The models that are fine-tuned: an encoder and a small head (paper, section 4 and appendix B).
 
 Dropout before the head has the encoder's rate, as in `run_classifier.py`, unless the head has its
-own; kernels start as those of the encoder, biases at zero. Logits are float32. Outputs also have
-the `Reading` of what the encoder gave, for auxiliary losses.
+own; kernels are initialized like those of the encoder, biases to zero. Logits are float32. Outputs
+also hold the head's `Reading`, for auxiliary losses.
 """
 
 import flax.linen as nn
@@ -40,13 +40,13 @@ class ClassificationOutputs:
 
 
 class ClassificationModel(nn.Module):
-    """One of several classes, several of them, or (one class) a number, from a pooled vector.
+    """Predicts one class, several classes or, with one class, a number from a pooled vector.
 
     Attributes:
       model: configuration of the encoder.
       num_classes: number of logits.
       head: what is read.
-      both_orders: whether it is the sum of the vectors of two sequences.
+      both_orders: whether the pooled vector is the sum of those of two sequences.
     """
 
     model: EncoderConfig
@@ -56,7 +56,7 @@ class ClassificationModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
-        """What `read_pooled` takes -> logits; [batch, 2] in front for two orders."""
+        """The input of `read_pooled`, with [batch, 2] in front for two orders -> logits."""
         head = self.head
         if self.both_orders:
             pooled, reading = read_pooled(self.model, head, flat_batch(batch), deterministic)
@@ -69,7 +69,7 @@ class ClassificationModel(nn.Module):
 
 
 class MultipleChoiceModel(nn.Module):
-    """One of several endings: a number for each, from its pooled vector.
+    """Scores each of several endings from its pooled vector.
 
     Attributes:
       model: configuration of the encoder.
@@ -83,7 +83,7 @@ class MultipleChoiceModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> ClassificationOutputs:
-        """What `read_pooled` takes, each with [batch, choices] in front.
+        """The input of `read_pooled`, each field with [batch, choices] in front.
 
         Returns:
           Logits [batch, choices]; a choice that is all padding gets `IMPOSSIBLE`.
@@ -123,7 +123,7 @@ class EmbeddingModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> EmbeddingOutputs:
-        """What `read_pooled` takes, each with [batch, texts] in front -> vectors."""
+        """The input of `read_pooled`, each field with [batch, texts] in front -> vectors."""
         batch = complete_batch(batch)
         pooled, _ = read_pooled(self.model, self.head, flat_batch(batch), deterministic)
         texts = batch["input_ids"].shape[:2]
@@ -131,7 +131,7 @@ class EmbeddingModel(nn.Module):
 
 
 def flat_batch(batch: Batch) -> dict[str, jax.Array]:
-    """[batch, sequences, n, ...] -> [batch * sequences, n, ...], of what encoders take."""
+    """[batch, sequences, n, ...] -> [batch * sequences, n, ...], for the inputs of encoders."""
     arrays = {name: array for name, array in batch.items() if name != "carry" and array.ndim > 2}
     return {name: array.reshape(-1, *array.shape[2:]) for name, array in arrays.items()}
 
@@ -151,7 +151,7 @@ class SpanOutputs:
 
 
 class SpanModel(nn.Module):
-    """Start and end of an answer, from the hidden states of its tokens (paper, section 4.2).
+    """Scores each token as start and as end of the answer (paper, section 4.2).
 
     Attributes:
       model: configuration of the encoder.
@@ -164,7 +164,7 @@ class SpanModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> SpanOutputs:
-        """What the encoder takes -> logits; padding gets `IMPOSSIBLE`."""
+        """The encoder's input -> logits; padding gets `IMPOSSIBLE`."""
         batch = complete_batch(batch)
         x, reading = read_tokens(self.model, self.head, batch, deterministic)
         if self.head.has_bilstm:
@@ -206,7 +206,7 @@ class TaggingModel(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> TaggingOutputs:
-        """What the encoder takes, int32[batch, words] `word_positions`, bool[...] `is_word`.
+        """The encoder's input, int32[batch, words] `word_positions`, bool[...] `is_word` -> logits.
 
         With `subwords` other than "first" also int32[batch, words] `word_sizes`.
         """
@@ -236,15 +236,15 @@ _TINY = 1e-30
 def of_words(how: str, logits: jax.Array, positions: jax.Array, sizes: jax.Array) -> jax.Array:
     """Returns float32[batch, words, classes], the logits of words from those of their pieces.
 
-    As the aggregation strategies "average" and "max" of transformers' token-classification
+    Like the aggregation strategies "average" and "max" of transformers' token-classification
     pipeline.
 
     Args:
       how: "mean": the logarithm of the mean of the pieces' probabilities. "max": the logits of the
-        piece with the most probable tag, the first of several.
+        piece with the most probable tag, the first of several such pieces.
       logits: float32[batch, seq, classes].
       positions: int32[batch, words], of the first piece of each word.
-      sizes: int32[batch, words], its pieces, which follow each other; 0: no word.
+      sizes: int32[batch, words], the number of its pieces, which are contiguous; 0: no word.
     """
     place = jnp.arange(logits.shape[1], dtype=jnp.int32)[None, None]
     first, last = positions[:, :, None], (positions + sizes)[:, :, None]

@@ -12,8 +12,8 @@ class AverageState(NamedTuple):
 
     Attributes:
       inner: state of the optimizer.
-      count: int32[], updates so far.
-      mean: a tree like the parameters: their mean after the last updates; before those, the
+      count: int32[], steps so far.
+      mean: a tree like the parameters: their mean over the averaged steps so far; before those, the
         parameters themselves.
     """
 
@@ -27,16 +27,16 @@ def average_params(
 ) -> optax.GradientTransformationExtraArgs:
     """Returns an optimizer with the same updates that also averages the new parameters.
 
-    All updates after the first `skipped` count alike (Izmailov et al. 2018, "stochastic weight
-    averaging"; of the last steps of pre-training: Hägele et al. 2024, section 4).
+    All steps after the first `skipped` have equal weight (Izmailov et al. 2018, "stochastic weight
+    averaging"; for the last steps of pre-training: Hägele et al. 2024, section 4).
 
     Args:
       tx: the optimizer, learning rate included.
-      skipped: updates after which the parameters do not count.
+      skipped: number of first steps whose parameters are left out of the mean.
     """
 
     def init(params: Any) -> AverageState:
-        # Copies, since a step gives away the buffers of both.
+        # Copies, since a step donates the buffers of both.
         mean = jax.tree.map(jnp.copy, params)
         return AverageState(tx.init(params), jnp.zeros((), jnp.int32), mean)
 
@@ -59,8 +59,8 @@ def average_params(
 def swap_average(params: Any, opt_state: Any) -> tuple[Any, Any]:
     """Exchanges the parameters with the mean in the optimizer's state, if it has one.
 
-    What is evaluated and saved as parameters is the mean; applied to that, this restores what is
-    trained.
+    The mean is evaluated and saved in place of the parameters; a second call restores the
+    parameters that are trained.
 
     Args:
       params: the parameters.

@@ -1,4 +1,4 @@
-"""Factors of the learning rate by the path of a parameter: its layer, patterns, frozen layers."""
+"""Learning rate factors by parameter path: by layer, by pattern, and 0 for frozen layers."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -16,8 +16,8 @@ def scale_by(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
     """Multiplies each update by its own factor; a factor of 0 removes it, even if it is NaN.
 
     Args:
-      factors_of: returns the factors of a tree of parameters; what it raises, the start of a run
-        raises.
+      factors_of: returns the factors of a tree of parameters; `init` calls it too, so its errors
+        are raised at the start of a run.
     """
 
     def init(params: Any) -> optax.EmptyState:
@@ -36,11 +36,11 @@ def scale_by(factors_of: Callable[[Any], Any]) -> optax.GradientTransformation:
 
 
 def clip_by_global_norm(max_norm: float) -> optax.GradientTransformationExtraArgs:
-    """Multiplies gradients of a larger global norm by a factor that makes it `max_norm`.
+    """Scales gradients whose global norm is above `max_norm` down to that norm.
 
     `update` takes the norm as `gradient_norm`, if it is known. optax's function divides each
-    element by the norm, an operation that XLA does not repeat: it stores the clipped gradient for
-    the two moments that read it.
+    element by the norm, an operation that XLA does not recompute: it stores the clipped gradient
+    for the two moments that read it.
     """
 
     def update(
@@ -55,11 +55,11 @@ def clip_by_global_norm(max_norm: float) -> optax.GradientTransformationExtraArg
 
 
 def rate_factors(params: Any, rates: Sequence[tuple[str, float]]) -> Any:
-    """Returns the factor of each parameter's learning rate: that of the first pattern in its path.
+    """Returns each parameter's learning rate factor: that of the first pattern found in its path.
 
     Args:
       params: the tree.
-      rates: (regular expression that is searched in a path, factor), ...; 1 where none matches.
+      rates: (regular expression to search for in a path, factor), ...; 1 where none matches.
 
     Raises:
       UserError: a pattern matches no parameter.
@@ -80,7 +80,7 @@ def rate_factors(params: Any, rates: Sequence[tuple[str, float]]) -> Any:
 
 
 def depth_factors(params: Any, layer_decay: float, encoder: str) -> Any:
-    """Returns the factor of each parameter's learning rate: layer_decay for each layer above it.
+    """Returns each parameter's learning rate factor: layer_decay for each layer above it.
 
     1 for the heads, layer_decay for the encoder's last layer, and so on down to the embeddings
     (Howard & Ruder 2018, section 3.2, "discriminative fine-tuning").

@@ -1,7 +1,7 @@
 """The optimizer of a run: clipping, a row of OPTIMIZERS, a schedule, and factors by parameter.
 
-An update is, in this order: clip the gradient by its global norm, a row of OPTIMIZERS, which also
-adds the weight decay, multiply by the learning rate of the step, as in `optimization.py` of
+In this order, a step clips the gradient by its global norm, applies a row of OPTIMIZERS, which also
+adds the weight decay, and multiplies by the learning rate, as in `optimization.py` of
 google-research/bert.
 """
 
@@ -38,13 +38,13 @@ def make_optimizer(
 
     Args:
       config: its settings.
-      num_steps: updates of the whole run.
+      num_steps: steps of the whole run.
       warmup_steps: the first of them, during which the learning rate rises.
 
     Returns:
-      The transformation from gradients to what is added to the parameters, and its schedule. Its
-      `update` takes the global norm of the gradients as `gradient_norm`, which is otherwise
-      computed.
+      The transformation from gradients to what is added to the parameters, and its schedule. The
+      transformation's `update` takes the global norm of the gradients as `gradient_norm`, and
+      computes it if it is not given.
 
     Raises:
       UserError: for an optimizer or a schedule that does not exist.
@@ -61,7 +61,7 @@ def make_optimizer(
         stages.append(scale_by(lambda params: rate_factors(params, config.rates)))
     if config.frozen_layers:
         freeze = scale_by(lambda params: trained_mask(params, config.frozen_layers, config.encoder))
-        # Before clipping, whose norm is then not that of all gradients, which it is not given.
+        # Freezes before clipping, which then computes its own norm: that of the trained parameters.
         own_norm = optax.GradientTransformation(
             clip.init, lambda updates, state, params=None: clip.update(updates, state, params)
         )

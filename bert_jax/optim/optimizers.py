@@ -30,11 +30,11 @@ def adamw(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def gpt_adam(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Adam as in GPT's `opt.py`: the correction of the bias is a factor of the learning rate.
+    """Adam as in GPT's `opt.py`: the bias correction is a factor of the learning rate.
 
     The factor sqrt(1 - beta2^t) / (1 - beta1^t) multiplies the decoupled weight decay too, and
-    epsilon is added to the root that is not corrected. Only parameters of two or more dimensions
-    decay, of those that `no_decay` leaves.
+    epsilon is added to the uncorrected root. Of the parameters that `no_decay` leaves, only those
+    with two or more dimensions decay.
     """
 
     def decays(params: Any) -> Any:
@@ -55,7 +55,7 @@ def gpt_adam(config: OptimizerConfig) -> optax.GradientTransformation:
 def adagrad(config: OptimizerConfig) -> optax.GradientTransformation:
     """Adagrad (Duchi et al. 2011) as in TensorFlow: g / sqrt(a), where a starts above 0.
 
-    The accumulator a is `initial_accumulator` plus the sum of g^2, that of the step included; there
+    The accumulator a is `initial_accumulator` plus the sum of g^2, the current step included; there
     is no epsilon. bilm-tf starts from 1.0. The weight decay is decoupled.
     """
     return optax.chain(
@@ -65,12 +65,12 @@ def adagrad(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Adafactor (Shazeer & Stern 2018): second moments of rows and columns in place of elements.
+    """Adafactor (Shazeer & Stern 2018): second moments of rows and columns instead of elements.
 
-    Its section 9: beta2 of step t is 1 - t^-0.8, the update is clipped to a root mean square of 1
+    As in section 9: beta2 of step t is 1 - t^-0.8, the update is clipped to a root mean square of 1
     and multiplied by that of the parameter, at least 1e-3, and there is no momentum. The learning
     rate is thus relative; 1e-2 is the authors' largest. Matrices whose smaller dimension is below
-    128, and vectors, have moments of elements, as in their code.
+    128, and vectors, have one moment per element, as in their code.
     """
     return optax.chain(
         optax.scale_by_factored_rms(decay_rate=0.8, min_dim_size_to_factor=128),
@@ -81,7 +81,7 @@ def adafactor(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def lamb(config: OptimizerConfig) -> optax.GradientTransformation:
-    """LAMB (You et al. 2020): AdamW, whose direction gets the norm of the parameter it changes.
+    """LAMB (You et al. 2020): AdamW, with each direction scaled to the norm of its parameter.
 
     Parameters that do not decay keep the direction of Adam, as in the authors' code.
     """

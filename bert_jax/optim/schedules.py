@@ -13,7 +13,7 @@ from bert_jax.config.phases import phase_bounds
 
 
 def bert_linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """The released code's: linear decay from step 0 to 0, replaced by the warm-up at its start.
+    """The released code's: linear decay to 0 from step 0 on, replaced at its start by the warm-up.
 
     The rate drops slightly at the end of the warm-up: with a peak of 1e-4, a million steps and
     10,000 of warm-up it is 9.999e-5 at step 9,999 and 9.9e-5 at step 10,000.
@@ -67,7 +67,7 @@ def root(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Sc
 
 
 def gpt_cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """`warmup_cosine` of GPT's `opt.py`: the cosine begins at step 0, as the line of bert_linear.
+    """`warmup_cosine` of GPT's `opt.py`: the cosine begins at step 0, as the decay of bert_linear.
 
     The rate drops slightly at the end of the warm-up.
     """
@@ -78,7 +78,7 @@ def gpt_cosine(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> op
 
 
 def gpt_linear(config: OptimizerConfig, num_steps: int, warmup_steps: int) -> optax.Schedule:
-    """`warmup_linear` of GPT's `opt.py`: linear decay from step 0 to 0, also during the warm-up.
+    """`warmup_linear` of GPT's `opt.py`: linear decay to 0 from step 0 on, warm-up included.
 
     With x = step / num_steps, the rate is peak * (1 - x), times step / warmup_steps below
     `warmup_steps`; so the peak itself is never reached.
@@ -106,7 +106,7 @@ def _after_warmup(rest: optax.Schedule, peak: float, warmup_steps: int) -> optax
     return schedule
 
 
-# (settings, updates of the whole run, the first of them that are warm-up) -> the schedule.
+# (settings, steps of the whole run, warm-up steps) -> the schedule.
 SCHEDULES: dict[str, Callable[[OptimizerConfig, int, int], optax.Schedule]] = {
     "bert_linear": bert_linear,
     "linear": linear,
@@ -124,7 +124,7 @@ def make_schedule(config: OptimizerConfig, num_steps: int, warmup_steps: int) ->
 
     Args:
       config: names a row of SCHEDULES.
-      num_steps: updates of the whole run.
+      num_steps: steps of the whole run.
       warmup_steps: warm-up steps, if there are no `phase_schedules`.
     """
     make = SCHEDULES[config.schedule]

@@ -4,13 +4,12 @@ A checkpoint is the folder `checkpoints/STEP` with three items: `params` (the mo
 evaluation and prediction read nothing else), `train_state` (the rest of the TrainState; imported
 parameters have none) and `meta` (JSON). orbax writes it in the background and moves it into place
 atomically; then its files are hashed into `checkpoints/STEP.sha256.json`, which also holds the
-metrics of that step and, if it is one of `config.checkpoint.milestones`, which; that one is never
-deleted. A checkpoint without this list is unfinished. A checkpoint whose files differ
-from the list is corrupt: it is moved aside and the previous one is used. A checkpoint that is
-deleted loses its list first, so that an interrupted deletion looks like an interrupted save, not
-like corruption.
+metrics of that step and which of `config.checkpoint.milestones` it is, if any; a milestone is never
+deleted. A checkpoint without this list is unfinished. A checkpoint whose files differ from the list
+is corrupt: it is moved aside and the previous one is used. A checkpoint that is deleted loses its
+list first, so that an interrupted deletion looks like an interrupted save, not like corruption.
 
-In a bucket all this is the same, objects being files: `files/buckets.py` says what is where.
+All this also holds in a bucket, whose objects are the files: see `files/buckets.py`.
 """
 
 import contextlib
@@ -65,8 +64,8 @@ class Checkpoints:
 
         Args:
           workdir: folder of the run.
-          keep: newest checkpoints to keep.
-          keep_best: best checkpoints to keep in addition.
+          keep: number of newest checkpoints to keep.
+          keep_best: number of best checkpoints to keep in addition.
           best_metric: metric that selects them; see `metrics.is_best_when_low`.
           read_only: change nothing, since the run may be in progress: unfinished and corrupt
             checkpoints are skipped.
@@ -98,13 +97,13 @@ class Checkpoints:
         metrics: dict[str, float],
         milestones: Sequence[str] = (),
     ) -> None:
-        """Starts to save in the background; the state is copied from the devices first.
+        """Starts saving in the background, after copying the state from the devices.
 
         Args:
           state: training state; its step names the checkpoint.
           meta: JSON values.
           metrics: results of an evaluation at this step, or empty.
-          milestones: durations that the run has reached; the checkpoint is never deleted then.
+          milestones: durations that the run has reached; if any, the checkpoint is never deleted.
 
         Raises:
           UserError: this checkpoint or the previous one could not be written.
@@ -218,14 +217,14 @@ class Checkpoints:
         return self._first_good(lambda: self._sealed_steps()[::-1])
 
     def chosen_step(self, use: str, step: int | None = None) -> int:
-        """Returns the step whose checkpoint is evaluated, predicts and is exported.
+        """Returns the step whose checkpoint is used for evaluation, prediction and export.
 
         Args:
           use: `newest`, or `best` by the metric; the newest if none was evaluated.
-          step: the step, whose checkpoint is verified; None: by `use`.
+          step: the step to return, after verifying its checkpoint; None: chosen by `use`.
 
         Raises:
-          UserError: there is no intact checkpoint, or not of `step`.
+          UserError: there is no intact checkpoint, or none of `step`.
         """
         if step is not None:
             if self._first_good(lambda: [step]) is None:
@@ -253,7 +252,7 @@ class Checkpoints:
             step = next(filter(self._is_intact, candidates()), -1)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(step)))
-        buckets.fetch([self._folder / str(step)])  # not only process 0 reads it
+        buckets.fetch([self._folder / str(step)])  # all processes read it
         self._manager.reload()
         return None if step < 0 else step
 
@@ -312,7 +311,7 @@ class Checkpoints:
         return self._manager.restore(step, args=args)["params"]
 
     def read_params(self, step: int) -> Any:
-        """Returns the parameters as numpy arrays, of any model."""
+        """Returns the parameters of any model as numpy arrays."""
         saved = self._manager.item_metadata(step)["params"]
         like = jax.tree.map(
             lambda leaf: np.empty(leaf.shape, leaf.dtype), getattr(saved, "tree", saved)
@@ -327,9 +326,9 @@ class Checkpoints:
         ]
 
     def progress(self) -> tuple[int, int]:
-        """Returns the steps that the run has done, and those that it is to do.
+        """Returns the number of steps that the run has done, and the number it is to do in total.
 
-        Both are equal for a run that ended early, and for imported parameters.
+        They are equal for a run that ended early, and for imported parameters.
         """
         done = self._sealed_steps()[-1]
         meta = self.read_meta(done)
@@ -350,7 +349,7 @@ class Checkpoints:
 def open_chosen(
     workdir: str, config: RunConfig, step: int | None = None
 ) -> Iterator[tuple[Checkpoints, int]]:
-    """Yields the checkpoints of a run to read, and a step.
+    """Yields the checkpoints of a run, opened for reading, and a step.
 
     Logs a warning if the run has not done all its steps.
 
@@ -360,7 +359,7 @@ def open_chosen(
       step: the step; None: the one that `config.checkpoint` chooses.
 
     Raises:
-      UserError: there is no intact checkpoint, or not of this step.
+      UserError: there is no intact checkpoint, or none of this step.
     """
     reading = Checkpoints(workdir, best_metric=config.best_metric, read_only=True)
     with contextlib.closing(reading) as checkpoints:
@@ -392,7 +391,7 @@ def _step_folders(workdir: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def _split(state: TrainState) -> tuple[Any, dict[str, Any]]:
-    """Returns the parameters, and what else training needs; arrays or shapes."""
+    """Returns the parameters, and the rest of the state; arrays or shapes."""
     rest = {item.name: getattr(state, item.name) for item in dataclasses.fields(state)}
     if not jax.tree.leaves(state.carry):
         del rest["carry"]

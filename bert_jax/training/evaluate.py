@@ -29,7 +29,7 @@ from bert_jax.training.step import eval_step, in_microbatches
 from bert_jax.training.suites import make_suite_evaluator
 from bert_jax.training.workdir import read_fitted, untrained_params
 
-# From parameters to what they score.
+# Parameters -> their evaluation.
 Evaluator = Callable[[Any], Evaluation]
 
 
@@ -76,14 +76,13 @@ def evaluate(
 def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | None:
     """Returns an evaluator of the held-out rows of a phase; None if there are none.
 
-    With `fits`, thresholds and temperature are fitted on the first file, if there are any, and used
-    for all files.
+    With `fits`, thresholds and temperature, if the task has any, are fitted on the first file and
+    used for all files.
 
-    Rows of padding, which fill the last batch and what devices and microbatches share, have weight
-    0. `loss` is the sum of the losses,
-    each the mean over all rows. A corpus can be evaluated in part (`evaluated_batches`). Metrics of
-    `data.general` have the prefix `metrics.GENERAL`; those of suites follow
-    the first metric.
+    Padding rows, which fill the last batch and the shares of devices and microbatches, have weight
+    0. `loss` is the sum of the losses, each the mean over all rows. A corpus can be evaluated in
+    part (`evaluated_batches`). Metrics of `data.general` have the prefix `metrics.GENERAL`; those
+    of suites follow the first metric.
     """
     splits = run.evaluation_rows(phase)
     if not splits:
@@ -116,7 +115,7 @@ def make_evaluator(run: Run, phase: Phase, fits: bool = True) -> Evaluator | Non
             values |= {metrics.GENERAL * is_general + name: found[name] for name in found}
             if rows is splits[0]:
                 kept = predictions
-        # After the first metric, which selects checkpoints: listeners show the first ones.
+        # Suites follow the first metric, which selects checkpoints: listeners show the first ones.
         values = dict(itertools.islice(values.items(), 1)) | score_suites(params) | values
         return Evaluation(values, kept, _layer_weights(params), host.fitted_values())
 
@@ -128,8 +127,8 @@ def evaluated_batches(
 ) -> Iterator[tuple[int, EvaluationBatch]]:
     """Yields the numbers and batches that are evaluated.
 
-    Of a corpus, those are `config.eval.part`, at least one batch, and of that at most
-    `config.eval.max_batches`.
+    For a corpus: the part `config.eval.part`, at least one batch, and at most
+    `config.eval.max_batches` of it.
     """
     batches = enumerate(rows.evaluation_batches(batch_size))
     if not config.has_corpus:
@@ -158,16 +157,16 @@ def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> rang
 def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:
     """Returns the rows of the batches that a phase is evaluated on; microbatches split them.
 
-    Masks depend on the batches, and so on neither devices nor microbatches.
+    Masks depend on these batches, and thus on neither devices nor microbatches.
     """
     return config.eval.batch_size or phase.batch_size
 
 
 @functools.lru_cache(maxsize=1)
 def jitted_eval_step(task: Task, mesh: Mesh, microbatches: int) -> Callable[..., Any]:
-    """Returns `eval_step` of a task with at most so many microbatches, compiled for each shape.
+    """Returns a task's `eval_step` with at most `microbatches` parts, compiled for each shape.
 
-    Its results are replicated, but what is carried is split like a batch.
+    Its results are replicated, but the carry is sharded like a batch.
     """
     step = functools.partial(in_microbatches(mesh, microbatches, eval_step), task=task)
     everywhere = sharding.replicated(mesh)

@@ -15,9 +15,9 @@ from bert_jax.training.run import Run
 
 
 def host_batch(run: Run, phase: Phase, step: int) -> Batch:
-    """Returns this process's rows of the batch of step number `step`, as the data have them.
+    """Returns this process's rows of the batch of step number `step`, as they are in the data.
 
-    The last ones may be padding (`Run.padded_rows`).
+    The last rows may be padding (`Run.padded_rows`).
     """
     rows, number = run.training_rows(phase), step - phase.data_step
     size = run.padded_rows(phase, rows.batch_rows(number))
@@ -43,7 +43,7 @@ class Shape:
       kind: what the steps train: the phase, or the same on next tokens (`Run.kinds_of_steps`).
       number: the first step of the phase with such a batch, counted from 0.
       rows, length: shape of `input_ids`, with rows of padding.
-      own_rows: rows without them.
+      own_rows: number of rows without those of padding.
       steps: number of steps with such a batch.
       flops: model FLOPs of a step.
     """
@@ -81,7 +81,7 @@ def shapes(run: Run, phase: Phase) -> list[Shape]:
 def padding_share(run: Run) -> float:
     """Returns the rows of padding that devices and microbatches need, as a share of all rows.
 
-    It is 0 for a run that is evaluated only.
+    It is 0 for a run that is only evaluated.
     """
     phases = [phase for phase in run.phases if phase.last_step > phase.first_step]
     if not run.training or not phases:
@@ -92,7 +92,7 @@ def padding_share(run: Run) -> float:
 
 
 def _shares(rows: Rows, phase: Phase) -> dict[tuple[int, int], tuple[int, float]]:
-    """Returns (rows, length) of batches -> number of such a batch, and their share of all."""
+    """Returns (rows, length) -> number of the first such batch, and the share of such batches."""
     if not (isinstance(rows, LabelledRows) and isinstance(rows.loader, BucketedLoader)):
         return {(rows.batch_rows(0), phase.sequence_length): (0, 1.0)}
     numbers: dict[tuple[int, int], int] = {}

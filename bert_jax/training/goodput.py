@@ -21,13 +21,13 @@ import jax
 from bert_jax.files.atomic import AppendFile, read_json_lines
 from bert_jax.scores.goodput import CATEGORIES, NAME
 
-# Of jax.monitoring: tracing, lowering and compiling.
+# Prefix of the jax.monitoring events of tracing, lowering and compiling.
 _COMPILATION = "/jax/core/compile/"
 Item = TypeVar("Item")
 
 
 class Goodput:
-    """Measures where the time of one start goes, from its creation on."""
+    """Measures where the time goes in one start of a run, beginning when this object is created."""
 
     def __init__(self, workdir: str):
         self._path = os.path.join(workdir, NAME)
@@ -40,10 +40,10 @@ class Goodput:
 
     @contextlib.contextmanager
     def recording(self, step: int, *, writes: bool) -> Iterator[None]:
-        """Counts compilation apart in the block, and writes lines at its beginning and its end.
+        """Counts compilation separately in the block, and writes a line at its start and its end.
 
         Args:
-          step: steps done before.
+          step: steps done before the block.
           writes: whether this process writes the file.
         """
         jax.monitoring.register_event_duration_secs_listener(self._heard)
@@ -62,7 +62,7 @@ class Goodput:
 
     @contextlib.contextmanager
     def time(self, category: str) -> Iterator[None]:
-        """Counts the time of the block as that of a category, and not as that around it."""
+        """Counts the time of the block in this category instead of the enclosing one."""
         around = self._category
         self._switch(category)
         try:
@@ -71,7 +71,7 @@ class Goodput:
             self._switch(around)
 
     def timed(self, category: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields the items; the time in which they are waited for is that of a category."""
+        """Yields the items; counts the time spent waiting for them in a category."""
         iterator = iter(items)
         while True:
             with self.time(category):
@@ -103,7 +103,7 @@ class Goodput:
         self._category, self._since = category, now
 
     def _heard(self, event: str, duration_secs: float, **_: str | int) -> None:
-        """Is told by jax that something has ended."""
+        """Called by jax when an event has ended; counts compilations of this thread."""
         if not event.startswith(_COMPILATION) or threading.get_ident() != self._thread:
             return
         end = time.perf_counter()

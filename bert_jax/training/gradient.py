@@ -5,7 +5,7 @@ over the whole global batch divided by a denominator of the whole global batch, 
 so that the gradients of the microbatches add up to exactly the gradient of the batch. Losses that
 relate the examples of a batch to each other are computed from the outputs of all microbatches
 (`_cached_gradient`). All microbatches have the same random keys: each draws its part of the random
-bits of the whole batch (`dropout.part_of_batch`), so that their number changes no result.
+bits of the whole batch (`dropout.part_of_batch`), so their number does not affect the result.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,13 +35,13 @@ def compute_gradient(
 ) -> tuple[Any, Sums, Any]:
     """Returns the gradient of the loss, the Sums of the batch, and the carry to the next batch.
 
-    This is the first half of a step, and all of it that depends on the shapes of the batch.
+    This is the first half of a step, and the only part that depends on the shapes of the batch.
 
     Args:
       state: the state before the step; the model gets `state.carry` as `batch["carry"]`.
       batch: the global batch; its last rows may be padding, which `state.carry` does not have.
       keys: "dropout" and "masking"; the number of the step is folded into them.
-      constants: parameters that get no gradient: of a "teacher"; see `Run.constants`.
+      constants: parameters that get no gradient: those of a "teacher"; see `Run.constants`.
       task: decides model, masks and losses.
       steps: training steps in total.
       num_microbatches: number of parts that the batch is split into.
@@ -95,7 +95,7 @@ def compute_gradient(
 
 
 def _padded(carry: Any, rows: int) -> Any:
-    """Returns the carry with `rows` rows, of which those of padding, at the end, are zero."""
+    """Returns the carry padded to `rows` rows, with zeros at the end."""
 
     def pad(leaf: jax.Array) -> jax.Array:
         missing = ((0, rows - len(leaf)), *[(0, 0)] * (leaf.ndim - 1))
@@ -114,7 +114,7 @@ def _loss(sums: Sums, denominators: Mapping[str, jax.Array]) -> jax.Array | floa
 
     Args:
       sums: result of `training_losses`.
-      denominators: the denominators for the whole batch; empty: `sums` is the whole batch.
+      denominators: the denominators for the whole batch; empty: `sums` covers the whole batch.
     """
     of_batch = denominators or {name: item.denominator for name, item in sums.items()}
     loss = 0.0
@@ -169,8 +169,8 @@ def _denominators(
 ) -> dict[str, jax.Array]:
     """Returns the denominators of the losses of the whole batch, without computing its outputs.
 
-    They are computed from constant outputs, and are NaN if other constants give others, which then
-    depend on the outputs. XLA removes all that only the numerators need.
+    They are computed from constant outputs. A denominator that changes with the constant depends on
+    the outputs, and becomes NaN. XLA removes everything that only the numerators need.
     """
 
     def denominators_for(value):
@@ -184,7 +184,7 @@ def _denominators(
         }
 
     found, *others = (denominators_for(value) for value in (jnp.nan, 1.0, -2.0))
-    for other in others:  # comparisons are blind for NaN
+    for other in others:  # NaN does not propagate through comparisons
         found = {name: jnp.where(x == other[name], x, jnp.nan) for name, x in found.items()}
     return found
 

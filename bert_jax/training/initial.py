@@ -1,4 +1,4 @@
-"""The parameters that a run starts from: those of another run or program, new ones for the rest."""
+"""Initial parameters: copied from another run or program, randomly initialized where missing."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,9 +20,9 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.workdir import open_model
 
-# Heads whose parameters must fit the configuration; another head of other sizes is replaced.
+# Heads whose parameters must fit the configuration; any other head of a different size is replaced.
 _PRETRAINED_HEADS = ("masked_lm", "next_sentence", "copy_head")
-# Parameters with a row for each class -> their axes of classes.
+# Parameters with a row for each class -> their class axes.
 _CLASS_AXES = {
     "classifier/kernel": (-1,),
     "classifier/bias": (0,),
@@ -56,7 +56,7 @@ def initial_params(
       like: abstract parameters of the run (shapes, dtypes, shardings).
       make_new: returns random parameters of these paths, for heads that `init_from` lacks.
       encoder: top-level name of the encoder's parameters.
-      vocab_size: further rows of a table only pad it; they are added as zeros.
+      vocab_size: rows of a table beyond it are padding, and are added as zeros.
       layers: layers of `init_from`, from 1, that become the run's; (): all.
       reinit: regular expression of the paths of parameters that are random although `init_from`
         has them; empty: none.
@@ -67,7 +67,7 @@ def initial_params(
       tokenizer: the run's tokenizer, if it has words that `init_from` lacks (`data.extra_tokens`).
         Their rows are the means of the rows of their pieces in `init_from`, in the embedding table
         and in the bias of the head.
-      task: the run's `config.task.name`; "": heads are taken over if they have the same shape.
+      task: the run's `config.task.name`; "": heads are copied if they have the same shape.
       labels: the classes of the run, by number; None: the task has none. See `label_order`.
 
     Returns:
@@ -119,7 +119,7 @@ def label_order(source: Sequence[str], labels: Sequence[str]) -> list[int] | Non
 def check_source(config: RunConfig) -> None:
     """Compares the encoder in config.init_from with the configuration.
 
-    It takes seconds, so that parameters that do not fit are refused before data are prepared.
+    It takes only seconds, and refuses parameters that do not fit before data are prepared.
 
     Raises:
       UserError: as `initial_params`.
@@ -141,7 +141,7 @@ def check_source(config: RunConfig) -> None:
 
 
 def special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
-    """Returns the tokens that rows have in addition to text, by id."""
+    """Returns the tokens that rows contain in addition to text, by id."""
     ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id)
     return {index: tokenizer.pieces[index] for index in ids}
 
@@ -171,7 +171,7 @@ def _fit_head(
     task: str,
     labels: Sequence[str] | None,
 ) -> list[str]:
-    """Orders the rows of the head's classes as the run's labels, or removes the head.
+    """Puts the head's class rows in the order of the run's labels, or removes the head.
 
     Returns:
       A line that says so; none if the head has the rows that the run needs, or there is no head.
@@ -209,7 +209,7 @@ def _pad_vocabulary(
     vocab_size: int,
     new_words: Collection[int],
 ) -> None:
-    """Adds rows of zeros to tables that have all words but the last, new ones."""
+    """Adds rows of zeros to tables that have all words except new ones at the end."""
     min_size = vocab_size
     while min_size - 1 in new_words:
         min_size -= 1
@@ -227,8 +227,8 @@ def extended_positions(table: np.ndarray, rows: int, how: str) -> np.ndarray:
       table: float32[positions, hidden].
       rows: rows of the result.
       how: "tile": row i is row i % positions of the table (Beltagy et al. 2020, arXiv 2004.05150,
-        section 5). "interpolate": the table is stretched, so that its first and last row stay the
-        first and the last one, and the others are linear between two of its rows.
+        section 5). "interpolate": the table is stretched: its first and last rows stay first and
+        last, and the others are linear interpolations of two of its rows.
     """
     if how == "tile":
         return table[np.arange(rows) % len(table)]
@@ -265,7 +265,7 @@ def _extend_positions(
 
 
 def _old_pieces(tokenizer: Tokenizer, old: Tokenizer) -> dict[int, list[int]]:
-    """Returns id -> ids of the pieces in the vocabulary `old`, of the words that it lacks."""
+    """Returns, for each word that `old` lacks, its id -> the ids of its pieces in `old`."""
     new = range(len(old.pieces), len(tokenizer.pieces))
     return {index: old.encode(tokenizer.pieces[index]) for index in new}
 
@@ -292,7 +292,7 @@ def _replace_rows(table: jax.Array, new: jax.Array, rows: Sequence[int]) -> jax.
 def _new_paths(
     params: Arrays, expected: dict[str, Any], encoder: str, folder: str
 ) -> frozenset[str]:
-    """Returns the paths of parameters that need new values: those of heads that are missing.
+    """Returns the paths of parameters that need new values: those of missing heads.
 
     Raises:
       UserError: other parameters are missing, unexpected or of another shape.

@@ -11,7 +11,7 @@ from bert_jax.training.state import TrainState
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation found.
+    """The result of an evaluation.
 
     Attributes:
       values: metric by name.
@@ -62,7 +62,7 @@ class Listener:
     def evaluation(
         self, run: Run, step: int, evaluation: Evaluation, *, is_last: bool, is_chosen: bool
     ) -> None:
-        """Receives what an evaluation found, after its `metrics`.
+        """Receives the result of an evaluation, after its `metrics`.
 
         Args:
           run: the run.
@@ -79,7 +79,7 @@ class Listener:
         """Receives the state that training starts or resumes from."""
 
     def saving(self, step: int) -> None:
-        """Is told that the checkpoint of `step` will be saved next.
+        """Called just before the checkpoint of `step` is saved.
 
         A listener that writes files must have everything up to this step on disk when it returns.
         """

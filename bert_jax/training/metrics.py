@@ -1,4 +1,4 @@
-"""Metrics on the host: sums become means and lines of metrics.jsonl, which may end the run."""
+"""Metrics on the host: sums and means, metrics.jsonl, early stopping."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ GENERAL = "general_"
 class Totals:
     """Sums of numerators and denominators in float64, restored exactly from a checkpoint.
 
-    A mean whose sums are minimized is a part of the loss; JSON has a third number for it.
+    A mean that is minimized is a part of the loss; in JSON a third number marks it.
     """
 
     def __init__(self, values: Mapping[str, list[float]] | None = None):

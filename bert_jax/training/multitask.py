@@ -3,13 +3,13 @@
 Each task is an ordinary run in a folder of its own, with its own data, head, optimizer state, steps
 and schedule. Only the parameters of the encoder are shared: a turn is a step of one task, which
 changes the encoder and its own head. The order of the turns is a random permutation of all steps of
-all tasks, so that a task's share of the turns is proportional to its size and its epochs, or, with
-a temperature, to a root of them.
+all tasks, so a task's share of the turns is proportional to its number of steps or, with a
+temperature, to a root of it.
 
     DIR/tasks.json      names of the tasks
     DIR/checkpoints     the encoder, and head and optimizer state of each task, by turn
     DIR/NAME            the workdir of a task; after the last turn, its checkpoint has the encoder
-                        and its head, as that of any other run
+                        and its head, like that of any other run
 """
 
 import contextlib
@@ -61,7 +61,7 @@ def train_tasks(
 ) -> dict[str, TrainResult]:
     """Trains tasks in turns, to the end or until SIGTERM or SIGINT; resumes where it was stopped.
 
-    The last encoder is the one of all tasks: `checkpoint.use` becomes "newest".
+    All tasks use the last encoder: `checkpoint.use` becomes "newest".
 
     Args:
       configs: name of a task -> its configuration; model, seed and `init_from` are the same.
@@ -73,7 +73,7 @@ def train_tasks(
       The result of each task.
 
     Raises:
-      UserError: as `train`; or the tasks cannot have one encoder.
+      UserError: as `train`; or the tasks cannot share one encoder.
     """
     configs = {
         name: config.replace({"checkpoint.use": "newest"}) for name, config in configs.items()
@@ -145,7 +145,7 @@ class _States:
       turn: turns so far.
       name: top-level name of the encoder's parameters.
       encoder: parameters of the encoder.
-      own: state of each task, whose parameters are those of its head, the pooler among them.
+      own: state of each task; its parameters are those of its head, including the pooler.
     """
 
     turn: int
@@ -176,7 +176,7 @@ class _States:
         self.own[task] = dataclasses.replace(state, params=own)
 
     def packed(self) -> TrainState:
-        """Returns all of it as one state, whose step is the turn, for a checkpoint."""
+        """Returns everything as one state for a checkpoint; its step is the turn."""
         heads = {task: unflatten(state.params) for task, state in self.own.items() if state.params}
         others = {
             task: {
@@ -194,7 +194,7 @@ class _States:
         )
 
     def unpacked(self, packed: TrainState) -> "_States":
-        """Returns what `packed` was made of, for the same tasks."""
+        """Returns the states that `packed` was made from, for the same tasks."""
         heads = packed.params["heads"]
         own = {
             task: TrainState(params=flatten(heads.get(task, {})), **packed.opt_state[task])

@@ -1,4 +1,4 @@
-"""From a configuration to a Run: data prepared or read, phases counted, rows opened."""
+"""From a configuration to a Run: prepares or reads data, computes phases, opens rows."""
 
 import dataclasses
 import hashlib
@@ -49,7 +49,7 @@ from bert_jax.training.run import Run, make_checked_mesh
 from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
-# Bucket lengths to choose; compiling for one takes as long as some epochs of a small file.
+# Maximum number of bucket lengths; compiling for one takes as long as a few epochs of a small file.
 _MAX_LENGTHS = 4
 
 
@@ -67,11 +67,11 @@ def open_run(
     Args:
       config: the run's configuration.
       workdir: folder of the run.
-      to_train: whether it is trained; otherwise labelled files to train on may be missing.
+      to_train: whether the run will be trained; otherwise labelled training files may be missing.
       mesh: the devices; None: all devices, as the configuration arranges them.
       losses: further losses by name, see `tasks.auxiliary`.
       log: receives lines of progress while data are prepared.
-      batches: what is trained on in place of a corpus, see `own_batches`.
+      batches: the batches to train on instead of a corpus, see `own_batches`.
 
     Raises:
       UserError: for a mesh, a batch size, an optimizer, a task, a model, data or a teacher that
@@ -181,7 +181,7 @@ def _open_batches(config: RunConfig, workdir: str, mesh: Mesh, batches: MakeBatc
 def _training_rows(
     config: PretrainingConfig, manifest: Manifest, general: Manifest | None, phase: Phase
 ) -> CorpusRows:
-    """Returns the rows that a phase trains on, with `data.replay` those of general text too."""
+    """Returns the rows that a phase trains on; with `data.replay`, general text is among them."""
     length, size, replay = phase.sequence_length, phase.batch_size, None
     if (share := config.data.replay) and general:
         number = round(share * size)
@@ -257,7 +257,7 @@ def _open_labelled(
 def _with_class_weights(
     config: FinetuningConfig, task: Labelled, weights: str
 ) -> tuple[FinetuningConfig, Labelled]:
-    """Returns both with weights in place of auto, for config.json and the loss."""
+    """Returns both with weights instead of "auto", for config.json and the loss."""
     config = config.replace({"task.class_weights": weights})
     return config, dataclasses.replace(task, class_weights=weights)
 
@@ -284,7 +284,7 @@ def _check_packing(config: FinetuningConfig, task: Labelled) -> None:
 
 
 def _more_sources(entries: Sequence[str]) -> dict[str, str]:
-    """Returns ("NAME=FILE", ...) by name.
+    """Returns the files of ("NAME=FILE", ...) by name.
 
     Raises:
       UserError: for another form, or a name that is taken.

@@ -1,4 +1,4 @@
-"""Managers of orbax, as checkpoints use them."""
+"""The orbax checkpoint managers behind `Checkpoints`."""
 
 import contextlib
 import functools
@@ -23,7 +23,7 @@ _SMALLEST_SLICED_ARRAY = 1 << 20
 
 
 def _array_handler(**options: Any) -> ocp.PyTreeCheckpointHandler:
-    """Returns what writes trees of arrays, with types of its own: orbax has one table for all."""
+    """Returns a handler of array trees with its own type registry: orbax's default is global."""
     arrays = ocp.type_handlers.ArrayHandler(
         min_slice_bytes_for_replica_parallel=_SMALLEST_SLICED_ARRAY
     )
@@ -84,11 +84,11 @@ def _without_warnings() -> Iterator[None]:
 
 
 def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
-    """Returns where this process writes its part of the checkpoints of a folder in a bucket.
+    """Returns a manager that writes this process's part of the checkpoints of a folder in a bucket.
 
-    Each process writes on its own disk, as if it were the only one. OCDBT would join the parts of
-    several processes at the end, which no process has all; without it each part of an array is a
-    file, so that the files of all processes together are the checkpoint.
+    Each process writes to its own disk, as if it were the only one. OCDBT would merge the parts of
+    several processes at the end, but no process has all of them; without it, each part of an array
+    is a file, and the files of all processes together are the checkpoint.
     """
     own = folder / f"process-{jax.process_index()}.part"
     shutil.rmtree(own, ignore_errors=True)  # of a run that was killed
@@ -110,7 +110,7 @@ def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
             multiprocessing_options=alone,
             async_options=ocp.AsyncOptions(
                 barrier_sync_fn=processes.wait_or_fail,
-                # Else a process begins when the folders of another one are there.
+                # Otherwise a process begins once the folders of another one exist.
                 create_directories_asynchronously=False,
             ),
         ),
@@ -118,14 +118,14 @@ def open_scratch(folder: pathlib.Path) -> ocp.CheckpointManager:
 
 
 def upload(own: pathlib.Path, folder: pathlib.Path) -> dict[str, str]:
-    """Uploads what this process has written of a checkpoint, and removes it here.
+    """Uploads this process's part of a checkpoint, and removes the local copy.
 
     Returns:
       The checksums of the files of all processes.
     """
     part: dict[str, str] = {}
     try:
-        if not processes.is_main():  # process 0 has these too, with another time in them
+        if not processes.is_main():  # process 0 has these too, with another timestamp
             for path in [own / "_CHECKPOINT_METADATA", *own.rglob("commit_success.txt")]:
                 path.unlink()
         part = checksums(own)

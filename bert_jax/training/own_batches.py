@@ -1,4 +1,4 @@
-"""Training on batches of the user's own: a function of the step, in place of a corpus."""
+"""Training on the user's own batches, given as a function of the step, instead of a corpus."""
 
 import dataclasses
 import functools
@@ -37,14 +37,14 @@ class OwnRows:
 
     @property
     def fingerprint(self) -> str:
-        """A hash of the first batch: another function is most likely to differ there."""
+        """A hash of the first batch, in which another function most likely differs."""
         first = self._first
         parts = (f"{name} {first[name].tobytes().hex()}" for name in sorted(first))
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     @property
     def rows_per_epoch(self) -> int:
-        """Those of one batch: a function has no epochs, and the run's length is in steps."""
+        """The rows of one batch: a function has no epochs, and the run's length is in steps."""
         return self.phase.batch_size
 
     @property
@@ -53,7 +53,7 @@ class OwnRows:
         return 0
 
     def check_fields(self, needs_labels: bool) -> None:
-        """Raises UserError if next sentences are to be predicted, and batches do not say which."""
+        """Raises UserError if next-sentence labels are needed and the batches lack them."""
         if needs_labels and "next_sentence_labels" not in self._first:
             raise UserError(
                 "config.model.next_sentence=True: the batches lack next_sentence_labels,"

@@ -28,7 +28,7 @@ class Reporter:
     """Collects metrics without blocking the device.
 
     `totals` are the sums since the last report. Checkpoints hold them, so that the first report
-    after a resumption is the same as without an interruption.
+    after resuming is the same as without an interruption.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Reporter:
         self.drain(_STEPS_IN_FLIGHT)
 
     def drain(self, leave: int = 0) -> None:
-        """Reads all metrics but those of the newest `leave` steps; raises as `push` does."""
+        """Fetches all metrics except those of the newest `leave` steps; raises as `push` does."""
         while len(self._in_flight) > leave:
             step, kind, on_device = self._in_flight.popleft()
             self._take(step, kind, jax.device_get(on_device))
@@ -133,7 +133,7 @@ class Reporter:
         return path, int((batch["example_ids"] == 0).all(-1).sum())
 
     def sync(self, step: int) -> None:
-        """Reads all metrics; returns when everything reported up to `step` is on disk."""
+        """Fetches all metrics; returns when everything reported up to `step` is on disk."""
         self.drain()
         if self._file:
             self._file.sync()

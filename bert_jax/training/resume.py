@@ -122,7 +122,7 @@ def _versions() -> dict[str, str]:
 def check_workdir(
     config: RunConfig, workdir: str, files: Mapping[str, bytes] | None = None
 ) -> None:
-    """Refuses a folder that has something else than this run, before anything is written there.
+    """Refuses a folder that holds anything but this run, before anything is written there.
 
     Args:
       config: configuration of the run that is to start or to be resumed.
@@ -163,7 +163,7 @@ def check_workdir(
 
 
 def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
-    """Refuses to resume with other settings or data than those of the checkpoint.
+    """Refuses to resume with settings or data that differ from those of the checkpoint.
 
     Raises:
       UserError: listing what differs.

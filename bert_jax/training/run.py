@@ -39,7 +39,7 @@ class Run:
       tokenizer: the tokenizer that made the data.
       vocabulary_path: file or folder of the tokenizer.
       phases: the phases with their steps.
-      task: the run's task, with its labels; `task_at` is that for the encoder.
+      task: the run's task, with its labels; `task_at` binds it to the encoder.
       training: rows to train on, for each phase; empty in a run that is evaluated only.
       evaluation: rows to evaluate on, for each phase; there may be none.
       fingerprint: equal for equal data.
@@ -72,7 +72,7 @@ class Run:
 
     @functools.cached_property
     def add_fields(self) -> AddFields:
-        """Completes a batch on the host with what only this encoder reads.
+        """Completes a batch on the host with the fields that only this encoder reads.
 
         Raises:
           UserError: the tokenizer does not fit the encoder.
@@ -84,9 +84,9 @@ class Run:
         return next((p for p in self.phases if step < p.last_step), self.phases[-1])
 
     def kinds_of_steps(self, phase: Phase) -> dict[Phase, float]:
-        """Returns the share of the phase's steps; with `causal_share` also of those on next tokens.
+        """Returns what the phase's steps train -> the share of such steps.
 
-        These train the same phase with another task.
+        With `causal_share`, that share trains the same phase with next-token prediction.
         """
         share = self.config.get("causal_share", 0.0)
         if not share or phase.task:
@@ -143,9 +143,9 @@ class Run:
         return self.evaluation[self.phases.index(phase)]
 
     def padded_rows(self, phase: Phase, rows: int) -> int:
-        """Returns the rows of a training batch with those of padding, which no result depends on.
+        """Returns the rows of a training batch with padding, which no result depends on.
 
-        They make microbatches equal, and devices share each of them evenly.
+        With it, all microbatches are equal, and the devices share each of them evenly.
 
         Args:
           phase: the phase.
@@ -203,7 +203,7 @@ def flops_per_token(task: Task, sequence_length: int) -> float:
     """Returns the FLOPs of a training step per position, for rows of this length.
 
     Counts only large matmuls; the backward pass has twice the FLOPs of the forward pass, and a
-    teacher has none.
+    teacher has no backward pass.
     """
     encoder = MODELS[task.model.name].flops_per_token(task.model, sequence_length)
     flops = 3 * (encoder + task.head_flops_per_token())

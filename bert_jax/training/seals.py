@@ -58,5 +58,5 @@ def read_metrics(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def read_milestones(folder: pathlib.Path) -> list[str]:
-    """Returns which of `config.checkpoint.milestones` a checkpoint was sealed as; mostly none."""
+    """Returns which of `config.checkpoint.milestones` a checkpoint was sealed as; usually none."""
     return json.loads(checksum_file(folder).read_text()).get("milestones", [])

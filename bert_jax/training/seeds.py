@@ -1,7 +1,7 @@
 """One configuration with several seeds: mean, spread, and the number of degenerate runs.
 
 Fine-tuning of BERT on small sets is unstable: some seeds end no better than the majority class
-(Devlin et al. 2019, section 4.1; Mosbach et al. 2021). One seed is no result.
+(Devlin et al. 2019, section 4.1; Mosbach et al. 2021). A single seed is not a result.
 """
 
 import dataclasses
@@ -82,7 +82,7 @@ def _train_seeds(
 
 
 def summarize(config: RunConfig, results: dict[int, dict]) -> dict:
-    """Returns results.json of several seeds, from that of each."""
+    """Returns the results.json of several seeds, from the results.json of each."""
     first, metric = next(iter(results.values())), config.metrics[0]
     scores = {seed: result["eval"][metric] for seed, result in results.items()}
     names = [name for name in first["eval"] if all(name in r["eval"] for r in results.values())]

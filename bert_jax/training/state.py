@@ -26,7 +26,7 @@ class TrainState:
     """What a step changes.
 
     Attributes:
-      step: int32[], steps so far, those not applied included; the number of the next batch.
+      step: int32[], steps so far, including those not applied; the number of the next batch.
       params: float32 tree.
       opt_state: the optax state; moments have the structure of `params`.
       nonfinite_streak: int32[], consecutive latest steps that were not applied because the loss
@@ -43,10 +43,10 @@ class TrainState:
 
 
 def swapped(state: TrainState) -> TrainState:
-    """Returns the state with the mean of the parameters in their place, and they in its place.
+    """Returns the state with the parameters and their mean exchanged.
 
-    That is what evaluations and checkpoints have, with `optimizer.average_fraction`; applied again,
-    what is trained. Without it, the state is the same.
+    With `optimizer.average_fraction`, evaluations and checkpoints use the swapped state; a second
+    call restores the state that is trained. Without it, the state is unchanged.
     """
     params, opt_state = swap_average(state.params, state.opt_state)
     return dataclasses.replace(state, params=params, opt_state=opt_state)
@@ -83,7 +83,7 @@ def abstract_state(
       task: decides the model.
       tx: decides the optimizer's state.
       mesh: the devices.
-      batch_size: rows of a batch, which decide the size of what is carried.
+      batch_size: rows of a batch, which determine the size of the carry.
     """
 
     def shapes(key):
@@ -110,7 +110,7 @@ def init_state(
       mesh: the devices.
       key: random key for the initial parameters.
       params: initial parameters in their shardings; None: random ones.
-      batch_size: rows of a batch, which decide the size of what is carried.
+      batch_size: rows of a batch, which determine the size of the carry.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh, batch_size))
 
@@ -127,7 +127,7 @@ def init_some(
 ) -> dict[str, jax.Array]:
     """Returns some of the initial parameters, by path, in their shardings.
 
-    The others are not computed: their program takes seconds to compile.
+    The others are not computed: a program for all of them takes seconds to compile.
     """
     like = flatten(abstract_params(task, mesh))
     where = {path: like[path].sharding for path in paths}

@@ -94,7 +94,7 @@ def apply_gradient(
       grads, sums, carry: what `compute_gradient` returns.
       tx: the optimizer, learning rate included.
       steps: training steps in total.
-      log_every: steps between two that are logged; 0: the last one alone is.
+      log_every: number of steps between logged ones; 0: only the last step is logged.
       nonfinite_limit: after more consecutive non-finite steps than this no step changes the
         parameters, until the host has read the metrics. If it is 0, a non-finite step may change
         the optimizer state: the run ends with it.
@@ -201,7 +201,8 @@ def eval_step(
 ) -> tuple[Sums, dict[str, jax.Array], Any]:
     """Returns the Sums of a global batch, the answers that the host reads, and the next carry.
 
-    There is no dropout. Of losses that relate examples, the whole batch has its outputs in memory.
+    There is no dropout. For losses that relate examples, the outputs of the whole batch are in
+    memory at once.
 
     Args:
       params: the model's parameters.
@@ -209,7 +210,7 @@ def eval_step(
       key: the key of "eval_masking"; masks depend on it and `number` alone, so that every
         evaluation has the same masks.
       number: int32[], the number of the batch.
-      carry: the carry after the batch before.
+      carry: the carry from the previous batch.
       task: decides model, masks, losses and answers.
       num_microbatches: number of parts that the batch is split into.
     """
@@ -235,8 +236,8 @@ def eval_step(
 class TrainStep:
     """The jitted `train_step`: (state, batch, keys, constants) -> (state, metrics).
 
-    It is one program for each shape of a batch. Labelled files have batches of several lengths;
-    there the half that does not depend on the length is a program of its own, compiled once.
+    It compiles one program for each batch shape. Labelled files have batches of several lengths;
+    for them, the half that does not depend on the length is a separate program, compiled once.
 
     Attributes:
       first: the whole step, or `compute_gradient` alone.
@@ -259,7 +260,7 @@ class TrainStep:
     def programs(
         self, state: TrainState, batch: Any, keys: Any, constants: Any = NO_CONSTANTS
     ) -> Iterator[tuple[Any, tuple]]:
-        """Yields each program and its arguments, to be lowered; all are shapes with shardings."""
+        """Yields each program and its arguments (shapes with shardings), to be lowered."""
         arguments = state, batch, keys, constants
         yield self.first, arguments
         if self.second:
@@ -285,7 +286,7 @@ def make_train_step(
       phase: one of its phases.
       log_every: see `apply_gradient`.
       batch_size: rows of a batch; 0: those of the phase.
-      warmup_steps: None: those of the run, which needs its training data.
+      warmup_steps: None: those of the run, which are computed from its training data.
     """
     config, batch_size = run.config, batch_size or phase.batch_size
     if warmup_steps is None:

@@ -1,7 +1,7 @@
 """Minimal pairs during training: how often the model prefers the acceptable sentence.
 
-A fixed sample of each suite of `config.eval.suites`, scored as `bert_jax evaluate --suite` does;
-there, all pairs are scored, and errors given.
+Scores a fixed sample of each suite of `config.eval.suites` like `bert_jax evaluate --suite`, which
+scores all pairs and also gives standard errors.
 """
 
 import functools
@@ -26,7 +26,7 @@ from bert_jax.tasks.pretraining.task import mask_log_probabilities
 from bert_jax.text.tokenization import Tokenizer
 from bert_jax.training.run import Run
 
-# Rows have a multiple of it; and positions of a batch.
+# Row lengths are multiples of `_STEP`; a batch has about `_BATCH_TOKENS` positions.
 _STEP, _BATCH_TOKENS = 8, 4096
 
 

@@ -1,7 +1,7 @@
 """Training, from top to bottom: open, restore or initialize, loop, finish.
 
-Every random decision, the order of the data included, is a function of (seed, purpose, step), so
-that a run that was stopped anywhere continues exactly as if it had not been.
+Every random decision, including the order of the data, is a function of (seed, purpose, step), so a
+run that is stopped at any point continues exactly as if it had not been.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ def _train(
         check_source(config)
     run = open_run(config, workdir, losses=losses, log=listener.line, batches=batches)
     profile = Profile(config.profile, workdir, run.steps, listener.line)
-    _ = run.milestones  # they may be in words that are not counted
+    _ = run.milestones  # raises if one is in words that are not counted
     listener.opened(run)
 
     # ---------------------------------------------------------------- restore or initialize
@@ -159,7 +159,7 @@ def _train(
 
 @dataclasses.dataclass(frozen=True)
 class Loop:
-    """What `train_phase` reports to and asks; the same in all phases of a run."""
+    """What `train_phase` reports to and consults; the same in all phases of a run."""
 
     checkpoints: Checkpoints
     reporter: Reporter
@@ -232,7 +232,7 @@ def train_phase(run: Run, phase: Phase, state: TrainState, loop: Loop) -> TrainS
 
 
 def report_chosen(run: Run, checkpoints: Checkpoints, listener: Listener) -> None:
-    """Reports which checkpoint is evaluated, predicts and is exported; writes its results.json.
+    """Reports which checkpoint evaluation, prediction and export use; writes its results.json.
 
     A run on a corpus writes results.json in --mode=evaluate, unless the best checkpoint is used.
     """

@@ -15,7 +15,7 @@ from bert_jax.files.errors import UserError
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Fields that all tasks have in common, with those of config.model and config.mesh.
 _SHARED = ("seed", "init_from", "init_layers", "reinit_layers", "data.vocab", "data.lowercase")
-# Fields that have this value in all tasks: all use the last encoder, and a task may be at its
+# Fields that must have this value in all tasks: all use the last encoder, and a task may be at its
 # step 0 when a run resumes.
 _ONLY = {
     "checkpoint.milestones": (),
@@ -33,7 +33,7 @@ def with_steps(config: RunConfig, steps: int) -> RunConfig:
 
 
 def tempered(steps: Sequence[int], temperature: float) -> list[int]:
-    """Returns steps proportional to steps ** (1 / temperature), at least 1, with about their sum.
+    """Returns steps proportional to steps ** (1 / temperature), at least 1, with about equal sum.
 
     Raises:
       UserError: the temperature is not positive.

@@ -117,7 +117,7 @@ def untrained_params(workdir: str) -> tuple[str, ...]:
 def write_workdir(loaded: LoadedModel, folder: str, workdir: str, certificate: Any) -> None:
     """Writes a workdir like that of a run before its first step.
 
-    It can be evaluated and predicts, and training starts from it with --config.init_from.
+    It can be evaluated and used to predict, and training can start from it (--config.init_from).
 
     Args:
       loaded: an imported model with all parameters (`exchange.with_new_parameters`).

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from bert_jax.devices.sharding import split_rows
 
 # Rows of the table of characters: 0 is a position without a word, 1 to 256 are the bytes of UTF-8,
-# 257 and 258 begin and end of sentence, 259 and 260 begin and end of word, 261 is padding after the
-# word. bilm-tf's training counts from the bytes on, one less; its released weights have 261 rows.
+# 257 and 258 start and end of sentence, 259 and 260 start and end of word, 261 is padding after the
+# word. In training, bilm-tf has no row 0, so its ids are one less; its released weights have 261
+# rows.
 NUM_CHARACTERS = 262
 
 CNN_ACTIVATIONS = {"relu": nn.relu, "tanh": jnp.tanh}
@@ -54,7 +55,7 @@ class CharacterCnn(nn.Module):
 
 
 class _MaxFilter(nn.Module):
-    """`count` filters over `width` characters, their largest value over time, the activation."""
+    """`count` filters over `width` characters -> maximum over time -> activation."""
 
     config: Any
     width: int
@@ -73,7 +74,7 @@ class _MaxFilter(nn.Module):
         # One matrix product: XLA's convolutions of this shape are slower on CPUs.
         windows = jnp.concatenate([x[:, i : i + steps] for i in range(self.width)], axis=-1)
         values = windows @ kernel.reshape(-1, self.count).astype(x.dtype)
-        # The bias and the activation are monotonic and the same at all times.
+        # Applied after the maximum: both are monotonic and the same at all positions.
         x = values.max(axis=1) + bias.astype(x.dtype)[None]
         return split_rows(CNN_ACTIVATIONS[self.config.cnn_activation](x))
 

@@ -27,14 +27,14 @@ RULES: Rules = (
     (r"^elmo/characters/highway_\d+/(carry|transform)/kernel$", PartitionSpec("fsdp")),
     (r"^elmo/characters/projection/kernel$", PartitionSpec("fsdp")),
     (r"^elmo/characters/.*bias$", PartitionSpec()),
-    # Not over `tensor`: devices would have to send each other hidden states at each time.
+    # Not over `tensor`: devices would have to exchange hidden states at each time step.
     (r"^elmo/(forward|backward)_\d+/(kernel|projection)$", PartitionSpec(None, "fsdp")),
     (r"^elmo/(forward|backward)_\d+/bias$", PartitionSpec()),
 )
 
 # Field with ids of words -> field with the characters of these words.
 _FIELDS = {"input_ids": "character_ids", "reverse_ids": "reverse_character_ids"}
-# What a language model predicts.
+# Fields that a language model predicts.
 _TARGETS = ("next_ids", "previous_ids")
 # The state of each layer of each direction: "forward" or "backward" -> layers from below.
 Carry = dict[str, tuple[LstmState, ...]]
@@ -84,8 +84,8 @@ class Elmo(Encoder):
     ) -> Encoded:
         """Encodes a batch; see `Encoder`.
 
-        Each example starts from zero states in both directions. The states of all layers are the
-        words twice, [word, word], and the outputs of each layer, [forward, backward].
+        Each example starts from zero states in both directions. `all_hidden` holds the words twice,
+        [word, word], then the outputs of each layer, [forward, backward].
 
         With tokens="characters" the batch also has int32[batch, seq, characters] `character_ids`.
         """
@@ -120,14 +120,14 @@ class Elmo(Encoder):
     ) -> tuple[jax.Array, jax.Array, Carry]:
         """Encodes a piece of running text in each direction, from the states before it.
 
-        Padding (`example_ids` 0) at the end of a row leaves the states as they are.
+        Padding (`example_ids` 0) at the end of a row does not change the states.
 
         Args:
           batch: int32[batch, seq] `input_ids` and `example_ids`, and `reverse_ids`, a piece of the
             text that the backward direction reads, already reversed; with tokens="characters"
             also int32[batch, seq, characters] `character_ids` and `reverse_character_ids`.
-          carry: states, of `init_carry` or from the piece before.
-          deterministic: no dropout, otherwise also of the outputs, which a softmax reads.
+          carry: states, from `init_carry` or from the previous piece.
+          deterministic: no dropout; otherwise the outputs, which a softmax reads, get dropout too.
 
         Returns:
           The outputs of the last layer of each direction, float[batch, seq, projection size] each;
@@ -155,7 +155,7 @@ class Elmo(Encoder):
         }
 
     def word_embedding(self) -> jax.Array:
-        """float32[padded vocab, projection size]; of tokens="embeddings" only.
+        """float32[padded vocab, projection size]; with tokens="embeddings" only.
 
         Raises:
           UserError: words are made of characters.

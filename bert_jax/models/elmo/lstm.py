@@ -1,7 +1,7 @@
-"""An LSTM with a projection of its output, clips and an optional skip connection.
+"""An LSTM with an output projection, clipping and an optional skip connection.
 
 One layer of one direction of bilm-tf's language models, which use TensorFlow's `LSTMCell`
-(Sak et al. 2014 without peepholes). At each time, with the input x and the state (cell, output):
+(Sak et al. 2014 without peepholes). At each step, with the input x and the state (cell, output):
 
     i, j, f, o = split([x, output] @ kernel + bias)
     cell   = clip(sigmoid(f + 1) * cell + sigmoid(i) * tanh(j))
@@ -23,13 +23,13 @@ import jax.numpy as jnp
 from bert_jax.devices.sharding import gather_features, split_rows
 from bert_jax.models.layers.dropout import Dropout
 
-# Time steps that are compiled one after the other inside the loop.
+# Time steps that are unrolled in each iteration of the loop.
 _UNROLL = 2
 
 
 @flax.struct.dataclass
 class LstmState:
-    """The state between two times.
+    """The state between two time steps.
 
     Attributes:
       cell: float32[batch, cell size].
@@ -70,19 +70,19 @@ class Lstm(nn.Module):
         is_token: jax.Array | None = None,
         reverse: bool = False,
     ) -> tuple[jax.Array, LstmState]:
-        """Returns float[batch, seq, features] and the state after the last time.
+        """Returns float[batch, seq, features] and the state after the last time step.
 
         Args:
           x: float[batch, seq, features].
-          state: before the first time.
+          state: before the first time step.
           deterministic: no dropout.
-          starts: bool[batch, seq], where the state is set to zero before the time; None: nowhere.
-          is_token: bool[batch, seq], the times that change the state; None: all.
+          starts: bool[batch, seq], where the state is set to zero before the step; None: nowhere.
+          is_token: bool[batch, seq], the time steps that change the state; None: all.
           reverse: time runs from the last position to the first.
         """
         config, features = self.config, self.config.projection_size
         x = Dropout(config.dropout_rate, config.prng_impl, name="dropout")(x, deterministic)
-        # Glorot's range, of the whole kernel, is the default of TensorFlow's variables.
+        # Glorot uniform over the whole kernel is the default for TensorFlow's variables.
         glorot = nn.initializers.glorot_uniform()
         zeros = nn.initializers.zeros_init()
         gates = 4 * config.cell_size
@@ -95,10 +95,10 @@ class Lstm(nn.Module):
             projection = gather_features(self.param("projection", glorot, shape, jnp.float32))
 
         dtype = jnp.dtype(config.dtype)
-        # The products with the inputs of all times are one matrix product, outside of the loop.
+        # The inputs of all time steps go through one matrix product, outside the loop.
         inputs = _product(x.astype(dtype), kernel[:features].astype(dtype)) + bias[None, None]
         kernels = kernel[features:], projection
-        # Time first, as a loop takes it.
+        # Time is the first axis, as the loop requires.
         inputs, *masks = jax.tree.map(lambda x: x.swapaxes(0, 1), (inputs, starts, is_token))
         loop: Any = _loop  # custom_vjp hides what it returns
         outputs, state = loop(config, reverse, kernels, inputs, tuple(masks), state)
@@ -122,16 +122,16 @@ def _loop(
 ) -> tuple[jax.Array, LstmState]:
     """Returns the outputs, float[seq, batch, features], and the last state.
 
-    The gradient of the kernels is a product over all times after the loop. As a sum inside of it,
-    which jax makes, it is read and written at each time, and sent between devices at each time.
+    The gradient of the kernels is one product over all time steps, after the loop. jax's own rule
+    is a sum inside the loop, which is read, written and sent between devices at each step.
 
     Args:
       config: an `ElmoConfig`.
       reverse: see `Lstm`.
-      kernels: kernels that multiply the recurrent output, and the projection.
-      inputs: float32[seq, batch, gates], multiplied with their kernel already.
+      kernels: the kernel that multiplies the recurrent output, and the projection.
+      inputs: float32[seq, batch, gates], already multiplied by their kernel.
       masks: `starts` and `is_token` of `Lstm`, time first.
-      state: before the first time.
+      state: before the first time step.
     """
     return _scan(config, reverse, kernels, inputs, None, masks, state)[0]
 
@@ -140,7 +140,7 @@ def _loop_forward(config, reverse, kernels, inputs, masks, state):
     def run(inputs, projected, state):
         return _scan(config, reverse, kernels, inputs, projected, masks, state)
 
-    # What is added to a product has the gradient of the product.
+    # An array that is added to a product has the same gradient as the product.
     has_projection, shape = kernels[1] is not None, (*inputs.shape[:2], config.projection_size)
     projected = jnp.zeros(shape, jnp.float32) if has_projection else None
     result, backward, operands = jax.vjp(run, inputs, projected, state, has_aux=True)
@@ -205,7 +205,7 @@ def _scan(
 def _cell(config: Any, gates: jax.Array, cell: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the cell, and the output before its projection, from the gates' products."""
     i, j, f, o = jnp.split(gates, 4, axis=-1)
-    # The bias of 1 of the forget gate is a constant, not part of the parameters.
+    # The forget gate's bias of 1 is a constant, not a parameter.
     cell = nn.sigmoid(f + 1) * cell + nn.sigmoid(i) * jnp.tanh(j)
     cell = _clip(cell, config.cell_clip)
     return cell, nn.sigmoid(o) * jnp.tanh(cell)
@@ -221,6 +221,6 @@ def _clip(x: jax.Array, limit: float) -> jax.Array:
 
 
 def flops_per_token(config: Any) -> float:
-    """FLOPs of the matrix products of one layer of one direction for a token."""
+    """FLOPs per token of the matrix products of one layer in one direction."""
     features, cell = config.projection_size, config.cell_size
     return 2.0 * (8 * features * cell + config.has_projection * cell * features)

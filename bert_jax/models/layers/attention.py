@@ -37,16 +37,16 @@ def attention(
 ) -> tuple[jax.Array, jax.Array | None]:
     """softmax(query key^T / sqrt(head_dim) + bias) value, for each head.
 
-    Scores and softmax are float32, products with float32 accumulation where the device has it.
+    Scores and softmax are float32; products accumulate in float32 where the device supports it.
 
     Args:
       query_BSHK: float[batch, seq, heads, head_dim].
-      key_BTHK: the same of the keys.
-      value_BTHK: the same of the values.
+      key_BTHK: float[batch, key seq, heads, head_dim].
+      value_BTHK: float[batch, key seq, heads, head_dim].
       mask: which positions attend to which.
-      implementation: `einsum`, the formula itself; `dot_product`, jax's by XLA; `cudnn`, see
-        `cudnn_attention`; `splash`, see `splash_attention`, the formula where `has_splash` is
-        False.
+      implementation: `einsum`, the formula itself; `dot_product`, jax's function compiled by XLA;
+        `cudnn`, see `cudnn_attention`; `splash`, see `splash_attention`, or the formula where
+        `has_splash` is False.
       dropout: applied to float32[batch, heads, seq, key seq] probabilities; `einsum` only.
       keep_probabilities: also return the probabilities before dropout; `einsum` only.
 
@@ -71,8 +71,8 @@ def attention(
             return cudnn_attention(*heads, mask), None
         if has_splash(query_BSHK.shape, mask):
             return splash_attention(*heads, mask), None
-    # Transposed first: as einsums from and to BSHK, the forward pass takes XLA up to twice as long
-    # on CPUs.
+    # Transposed first: with einsums from and to BSHK, the forward pass takes up to twice as long on
+    # CPUs.
     query_BHSK, key_BHTK, value_BHTK = (
         x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BTHK, value_BTHK)
     )
@@ -87,11 +87,11 @@ def attention(
 
 
 class SelfAttention(nn.Module):
-    """Attention over all heads -> dense -> dropout, with residual sum and layer normalisation.
+    """Attention over all heads -> dense -> dropout, with residual sum and layer normalization.
 
     Attributes:
       config: the encoder's configuration.
-      has_norm: False leaves the layer normalisation out.
+      has_norm: False leaves the layer normalization out.
     """
 
     config: TransformerConfig

@@ -1,7 +1,7 @@
 """Keys and values of the positions that a left-to-right model has already read.
 
-With a cache, the next words of a text cost the work of these words only. It is a value: the
-encoder's `decode` takes a cache and returns another.
+With a cache, only the next tokens of a text have to be encoded. A cache is a value: the encoder's
+`decode` takes one and returns another.
 
 Shape suffixes: B batch, S new positions, T capacity, H heads, K head_dim.
 """
@@ -37,8 +37,8 @@ class Cache:
 class Extender:
     """Adds new keys and values to a cache, one layer after the other.
 
-    A layer calls it with its new keys and values, and attends to what it returns. It lives as long
-    as one call of an encoder, which stays a pure function from cache to cache.
+    Each layer calls it with its new keys and values and attends to what it returns. It lives for
+    one call of an encoder, which remains a pure function from cache to cache.
     """
 
     def __init__(self, cache: Cache, position_ids: jax.Array, is_token: jax.Array):
@@ -81,7 +81,7 @@ def make_cache(config: TransformerConfig, batch_size: int, capacity: int) -> Cac
       capacity: the largest number of positions of a row.
 
     Raises:
-      UserError: positions attend to later ones, or the encoder has fewer positions.
+      UserError: positions attend to later ones, or the encoder has fewer positions than `capacity`.
     """
     if config.attention_pattern != "causal":
         raise UserError(

@@ -10,10 +10,10 @@ from bert_jax.config.encoder_fields import TransformerConfig
 class Convolution(nn.Module):
     """A weighted sum of neighbouring positions, with weights for each feature.
 
-    It starts as the identity, so that a model begins as without it.
+    It is initialized to the identity, so that at first the model computes the same as without it.
 
     Attributes:
-      config: the encoder's configuration; `convolution` is the number of positions of a sum.
+      config: the encoder's configuration; `convolution` is the number of positions in a sum.
     """
 
     config: TransformerConfig
@@ -22,7 +22,7 @@ class Convolution(nn.Module):
     def __call__(self, x: jax.Array, example_ids: jax.Array) -> jax.Array:
         """float[batch, seq, hidden], int32[batch, seq] -> float[batch, seq, hidden].
 
-        Positions of other examples count as zeros, and with `reads_forward` later positions, too.
+        Positions of other examples count as zeros, and so do later positions with `reads_forward`.
         """
         width, features = self.config.convolution, x.shape[-1]
         taps = self.param("taps", _identity, (width, features)).astype(x.dtype)

@@ -1,7 +1,7 @@
-"""What XLA for CPUs computes faster in another form: the same values, up to rounding.
+"""Operations in a form that XLA for CPUs computes faster: the same values, up to rounding.
 
-Products of dense layers and of the logits have their own derivatives, since XLA's form of jax's
-rules is slow on CPUs, and dropout masks are drawn in a loop. The figures are in docs/log/system.md.
+The matrix products of dense layers and logits have custom derivatives, since jax's own rules are
+slow on CPUs, and dropout masks are drawn in a loop. The measurements are in docs/log/system.md.
 """
 
 import math
@@ -18,9 +18,9 @@ def draw_once(
 ) -> jax.Array:
     """Returns draw(key), a mask bool[shape], computed once.
 
-    XLA for CPUs removes barriers and draws the bits again for each use of a mask, in a form that is
-    not vectorized. It does not fuse a loop, which draws a part of the rows in each iteration: a
-    training step takes 0.86 to 0.96 times as long.
+    XLA for CPUs removes barriers and draws the bits again for each use of a mask, in code that is
+    not vectorized. It does not fuse loops: with a loop that draws a part of the rows in each
+    iteration, a training step takes 0.86 to 0.96 times as long.
     """
     axis = len(shape) - 2
     parts = math.gcd(_PARTS, shape[axis]) if axis > 0 else 1
@@ -96,8 +96,8 @@ def word_logits(x: jax.Array, table: jax.Array, bias: jax.Array, rounds: bool) -
       x: float[..., hidden]; float32 if `rounds`.
       table: float32[words, hidden].
       bias: float32[words].
-      rounds: whether operands are rounded as in `rounded_matmul`, and in the gradient of the bias;
-        otherwise the table gets the dtype of x.
+      rounds: whether operands are rounded as in `rounded_matmul`, in the gradient of the bias too;
+        otherwise the table is cast to the dtype of x.
 
     Returns:
       float32[..., words].
@@ -143,7 +143,8 @@ def _rounded_logits_backward(residuals, grads):
     rows, table = residuals
     grads = grads.astype(jnp.bfloat16)
     x_grads = _product(grads, table, 1, 0)
-    # The small matrix is transposed, and the result; XLA would fold the latter into the product.
+    # The small matrix and the result are transposed: the barrier keeps XLA from folding the latter
+    # transpose into the product.
     table_grads = jax.lax.optimization_barrier(_product(_transpose(rows), grads, 1, 0)).T
     # For a single row of ones XLA for CPUs has no bfloat16 product: it stores `grads` as float32.
     ones = jnp.ones((2, grads.shape[0]), grads.dtype)
@@ -154,7 +155,7 @@ _rounded_logits.defvjp(_rounded_logits_forward, _rounded_logits_backward)
 
 
 def _product(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:
-    """bfloat16[...] of two dimensions each -> float32, summed over one axis of each."""
+    """Product of two bfloat16 matrices, summed over one axis of each -> float32."""
     axes = (((x_axis,), (y_axis,)), ((), ()))
     return jax.lax.dot_general(x, y, axes, preferred_element_type=jnp.float32)
 

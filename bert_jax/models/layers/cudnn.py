@@ -1,8 +1,8 @@
-"""Attention by cuDNN on NVIDIA GPUs, where possible without an array [batch, 1, seq, key seq].
+"""Attention with cuDNN on NVIDIA GPUs, if possible without an array [batch, 1, seq, key seq].
 
 cuDNN adds a bias to the scores and always computes its gradient as well, although masks are
 constants; jax passes a boolean mask as such a bias (its gradient is left out since jax 0.11.1). So
-what a mask allows is stated in another form, if cuDNN has one:
+a mask is expressed in another form where cuDNN has one:
 
 | rows | bidirectional | causal | window |
 | --- | --- | --- | --- |
@@ -10,7 +10,7 @@ what a mask allows is stated in another form, if cuDNN has one:
 | several examples, Hopper GPUs or later | ranges of positions | ranges, causal | mask |
 | others, positions of a cache | mask | mask | mask |
 
-If only some positions are queries, lengths are used, otherwise a mask.
+If only some positions are queries, lengths are used where the mask has them, otherwise a mask.
 
 Shape suffixes: B batch, S query position, T key position, H heads, K head_dim, R ranges.
 """
@@ -45,7 +45,7 @@ def cudnn_attention(
 
     Args:
       query_BSHK: bfloat16[batch, seq, heads, head_dim].
-      key_BTHK, value_BTHK: the same of the keys and of the values.
+      key_BTHK, value_BTHK: bfloat16[batch, key seq, heads, head_dim].
       mask: which positions attend to which.
       implementation: that of `jax.nn.dot_product_attention`; tests use `xla`.
 
@@ -81,7 +81,7 @@ def cudnn_attention(
 
 
 def reads_ranges(mask: AttentionMask) -> bool:
-    """Returns whether the mask is stated by ranges of positions: rows of several examples."""
+    """Returns whether the mask is expressed by ranges of positions: rows of several examples."""
     return mask.example_ids is not None and mask.max_examples > 1 and mask.pattern != "window"
 
 
@@ -94,7 +94,8 @@ def nan_unless_in_order(mask: AttentionMask) -> jax.Array:
     """float32[batch, 1, 1]: 0 for a row that cuDNN's forms of a mask describe, otherwise NaN.
 
     These are the rows of `data.batch`: at most `max_examples` examples in the order of their
-    numbers, then padding. Added to the hidden states, since attention would be wrong in silence.
+    numbers, then padding. The result is added to the hidden states, since attention would be
+    silently wrong.
     """
     if not (reads_ranges(mask) or is_plainly_causal(mask) or mask.key_lengths is not None):
         return jnp.zeros((1, 1, 1), jnp.float32)
@@ -107,13 +108,13 @@ def nan_unless_in_order(mask: AttentionMask) -> jax.Array:
 
 
 def example_ranges(example_ids: jax.Array, max_examples: int) -> dict[str, jax.Array]:
-    """Returns the ranges of positions that the examples of each row and its padding take.
+    """Returns the ranges of positions that the examples of each row and its padding occupy.
 
     They cover the row, so that no position is left without a value.
 
     Args:
       example_ids: int32[batch, seq], in the order of `nan_unless_in_order`.
-      max_examples: greatest number of an example.
+      max_examples: the largest possible example id.
 
     Returns:
       int32[batch, max_examples + 1] `lengths`, and int32[batch, max_examples + 2] `offsets`, where
@@ -168,7 +169,7 @@ def _fused_attention() -> Any:
 
 
 def _has_ranges() -> bool:
-    """Returns whether jax and this GPU support ranges, which are no part of jax's public API."""
+    """Returns whether jax and this GPU support ranges, which are not in jax's public API."""
     try:
         fused = _fused_attention()
         names = inspect.signature(fused.dot_product_attention).parameters

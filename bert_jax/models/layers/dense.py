@@ -1,4 +1,4 @@
-"""Dense layers, the feed-forward network, tables of embeddings, and their initial values."""
+"""Dense layers, the feed-forward network, embedding tables, and their initial values."""
 
 import functools
 
@@ -21,7 +21,7 @@ _INITIALIZERS = {
 def initializer(config: EncoderConfig) -> Initializer:
     """Returns the function (key, shape, dtype) -> initial values of kernels and tables.
 
-    As in BERT's `modeling.py`, a truncated normal is not rescaled to its standard deviation.
+    As in BERT's `modeling.py`, a truncated normal is not rescaled to make up for the truncation.
     """
     return _INITIALIZERS[config.initializer](config.initializer_range)
 
@@ -29,7 +29,7 @@ def initializer(config: EncoderConfig) -> Initializer:
 def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.Dense:
     """Returns a dense layer, float[batch, n, in] -> activation_dtype[batch, n, features].
 
-    The kernel starts from `initializer`, the bias, if config.biases, from zero. Parameters are
+    The kernel is initialized by `initializer`, the bias, if config.biases, to zero. Parameters are
     float32.
     """
     product = rounded_matmul if config.rounds_products else matmul

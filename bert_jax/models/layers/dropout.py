@@ -1,4 +1,4 @@
-"""Dropout with a choice of the generator of its random bits."""
+"""Dropout with a choice of random bit generators."""
 
 import contextlib
 import contextvars
@@ -13,8 +13,8 @@ import numpy as np
 
 from bert_jax.models.layers.cpu import draw_once
 
-# Odd constants with which `hashed_bits` multiplies: the golden ratio, two of hash functions that
-# T. Mueller and C. Wellons searched, and one of A. Appleby's.
+# Odd multipliers of `hashed_bits`: the golden ratio, two from hash functions that T. Mueller and
+# C. Wellons found by search, and one of A. Appleby's.
 _FACTORS = np.array([0x9E3779B9, 0x21F0AAAD, 0x735A2D97, 0x85EBCA6B], np.uint32).view(np.int32)
 
 
@@ -22,12 +22,12 @@ class Dropout(nn.Module):
     """Sets random values to zero and scales the others so that the expectation stays the same.
 
     The bits depend on the key "dropout" and on the path of the module: renaming a module or one of
-    its parents changes them. Those of a row depend on its number in the whole batch (the first axis
-    counts rows, or several sequences of each), and on nothing that splits a batch.
+    its parents changes them. The bits of a row depend on its number in the whole batch (the first
+    axis counts rows, or several sequences of each), and not on how the batch is split.
 
     Attributes:
       rate: fraction of the values that are dropped, 0 <= rate < 1.
-      prng_impl: generator of the random bits, seeded from the key "dropout": one of jax, or
+      prng_impl: generator of the random bits, seeded from the key "dropout": one of jax's, or
         `mulxor`, see `hashed_bits`.
       shared_axes: axes along which all values have the same bits.
     """
@@ -53,8 +53,8 @@ class Dropout(nn.Module):
         kept = jax.lax.platform_dependent(
             self.make_rng("dropout"),
             cpu=draw if self.prng_impl == "rbg" else functools.partial(draw_once, draw, shape),
-            # Without the barrier XLA for TPUs fuses the generator into what uses the mask, and
-            # writes each key of its rounds to an array of the bits' shape.
+            # Without the barrier XLA for TPUs fuses the generator into the operations that use the
+            # mask, and writes the key of each round to an array of the same shape as the bits.
             tpu=lambda key: jax.lax.optimization_barrier(draw(key)),
             default=draw,
         )
@@ -62,13 +62,13 @@ class Dropout(nn.Module):
 
 
 def hashed_bits(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-    """int32[shape] of random bits, of which the higher ones are good: a hash of the last axis.
+    """int32[shape] of random bits, a hash along the last axis; only the high bits are good.
 
     Each row along the last axis draws four words with threefry4x32; its values are hashes of their
     positions, by multiplications, additions and xors with these words. XLA for GPUs fuses these
-    operations into each use of a mask, so that no mask goes through memory: also into its kernels
-    for normalisation, unlike shifts of unsigned numbers (jaxlib 0.10.2). The same on all backends
-    and meshes.
+    operations into each use of a mask, so that no mask goes through memory. It also fuses them into
+    its normalization kernels, unlike shifts of unsigned numbers (jaxlib 0.10.2). The bits are the
+    same on all backends and meshes.
     """
     words = _bits_of_part(key, (shape[0], 4, *shape[1:-1], 1), "threefry4x32")
     words = jnp.moveaxis(jax.lax.bitcast_convert_type(words, jnp.int32), 1, 0)
@@ -93,9 +93,9 @@ _part: contextvars.ContextVar[_Part | None] = contextvars.ContextVar("part", def
 
 @contextlib.contextmanager
 def part_of_batch(number: jax.Array | int, count: int, rows: int) -> Iterator[None]:
-    """Says, while a model is traced, that its batch has the rows number + i * count of another.
+    """Declares, while a model is traced, that its batch is rows number + i * count of a whole one.
 
-    Dropout then has the bits of these rows in the whole batch. All parts get the same key.
+    Dropout then uses the bits of these rows in the whole batch. All parts get the same key.
 
     Args:
       number: int32[], below `count`.
@@ -112,8 +112,8 @@ def part_of_batch(number: jax.Array | int, count: int, rows: int) -> Iterator[No
 def _bits_of_part(key: jax.Array, shape: tuple[int, ...], prng_impl: str) -> jax.Array:
     """Returns the `random_bits` of the part of a batch that is traced.
 
-    They are chosen from those of the whole batch. XLA computes only what is chosen, since each is a
-    function of its place; "rbg" is one operation that computes all.
+    They are selected from those of the whole batch. XLA computes only the selected bits, since each
+    is a function of its position; "rbg" is a single operation that computes all of them.
     """
     part = _part.get()
     if part is None:

@@ -13,7 +13,7 @@ class AttentionMask:
       bias: float32[batch, 1, seq, key seq], added to attention scores.
       example_ids, pattern, window: the arguments of `can_attend`, for kernels that read these
         instead of a bias; example_ids is None if the bias has another source.
-      max_examples: examples that a row may have; 0 if that is not known.
+      max_examples: the maximum number of examples in a row; 0 if it is not known.
       key_lengths: int32[batch], the number of tokens of each row, if all positions attend to these
         and to nothing else: one example per row and bidirectional attention. None otherwise.
     """

@@ -1,4 +1,4 @@
-"""Normalisation, and its place in a residual sub-layer."""
+"""Normalization, and its place in a residual sub-layer."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ from bert_jax.models.model import EncoderConfig, activation_dtype
 def layer_norm(
     config: EncoderConfig, name: str | None = None, biases: bool | None = None
 ) -> nn.LayerNorm | nn.RMSNorm:
-    """Returns the normalisation over the last dimension that config.norm names.
+    """Returns the normalization over the last dimension that config.norm names.
 
-    float[...] -> activation_dtype[...]. Statistics are float32. The variance is that of the centred
-    values: E[x^2] - E[x]^2, the default of flax, loses all digits far from zero.
+    float[...] -> activation_dtype[...]. Statistics are float32. The variance is computed from the
+    centered values: E[x^2] - E[x]^2, flax's default, loses all digits if the mean is large.
 
     Args:
       config: the encoder's configuration.
@@ -42,7 +42,7 @@ def residual(
     has_norm: bool = True,
     read: Callable[[jax.Array], jax.Array] = lambda x: x,
 ) -> jax.Array:
-    """The residual sum of a sub-layer with its layer normalisation.
+    """The residual sum of a sub-layer with its layer normalization.
 
     norm_place="post": norm(x + sub_layer(x)); norm_place="pre": x + sub_layer(norm(x)). Call it in
     a compact method: it creates the submodule `layer_norm` there.
@@ -50,9 +50,9 @@ def residual(
     Args:
       config: the encoder's configuration.
       x: float[batch, seq, hidden].
-      sub_layer: function of an array of that shape; it returns the positions that `read` returns.
-      has_norm: False leaves the normalisation out.
-      read: returns the positions that the sum has, float[batch, positions, hidden].
+      sub_layer: function of an array of that shape; it returns the positions that `read` selects.
+      has_norm: False leaves the normalization out.
+      read: selects the positions of the sum, float[batch, positions, hidden].
     """
     if not has_norm:
         return split_rows(read(x) + sub_layer(x))

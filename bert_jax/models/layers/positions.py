@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Of sinusoidal embeddings: the longest wavelength is 2 pi times this (Vaswani et al. 2017, 3.5).
+# The longest wavelength of sinusoidal embeddings is 2 pi times this (Vaswani et al. 2017, 3.5).
 BASE = 10_000.0
 
 # (cosines, sines), float32[batch, seq, 1, head_dim / 2] each.
@@ -52,7 +52,7 @@ def rotation(position_ids: jax.Array, head_dim: int, base: float = BASE) -> Rota
 def rotate(x: jax.Array, by: Rotation) -> jax.Array:
     """Rotates queries or keys by their position (Su et al. 2021, section 3.2.2).
 
-    Features i and i + head_dim / 2 are a complex number, which is multiplied by
+    Features i and i + head_dim / 2 form a complex number, which is multiplied by
     exp(1j * position * base**(-2i / head_dim)). Products of queries and keys then depend on the
     difference of their positions alone. The paper pairs neighbouring features; pairs of halves, as
     in GPT-NeoX, are the same up to the order of features and avoid strided access.
@@ -67,7 +67,7 @@ def rotate(x: jax.Array, by: Rotation) -> jax.Array:
     cos, sin = by
     real, imaginary = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     turned = real * cos - imaginary * sin, real * sin + imaginary * cos
-    # A sum of padded halves: XLA is slower at concatenating them on CPUs.
+    # The sum of padded halves: concatenating them is slower with XLA on CPUs.
     sides, half = [(0, 0)] * (x.ndim - 1), x.shape[-1] // 2
     first, second = (
         jnp.pad(y, [*sides, place]) for y, place in zip(turned, ((0, half), (half, 0)), strict=True)

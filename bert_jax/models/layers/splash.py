@@ -12,7 +12,7 @@ import jax
 from bert_jax.models.layers.masks import AttentionMask
 from bert_jax.models.layers.on_devices import on_each_device, splits_evenly
 
-# Rows are processed in blocks; their lengths are multiples of the lanes of a TPU.
+# Rows are processed in blocks, whose lengths are multiples of the number of lanes of a TPU.
 _BLOCKS = (512, 256, 128)
 
 
@@ -46,7 +46,7 @@ def splash_attention(
 
     Args:
       query_BSHK, key_BSHK, value_BSHK: float[batch, seq, heads, head_dim].
-      mask: which positions attend to which. The tokens of an example are neighbours in a row.
+      mask: which positions attend to which. The tokens of an example are contiguous in a row.
       interpret: run the kernel step by step, without a TPU.
 
     Returns:
@@ -62,13 +62,13 @@ def splash_attention(
 
 
 def _on_a_device(query_BHSK, key_BHSK, value_BHSK, ids_BS, pattern, window, interpret) -> Any:
-    # A TPU's kernels are not imported where they are not used.
+    # TPU kernels are imported only where they are used.
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
     from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 
     _, heads, length, _ = query_BHSK.shape
     square = (length, length)
-    # Within an example, the distance of two positions is that of their places in the row.
+    # Within an example, the distance between two positions is that of their places in the row.
     of_head = {
         "bidirectional": lambda: masks.FullMask(square),
         "causal": lambda: masks.CausalMask(square),
