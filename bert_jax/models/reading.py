@@ -29,7 +29,7 @@ _MIXES = ("scalar_mix", "mix_last_4", "mix_with_embeddings")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HeadConfig(Group):
-    """What a head reads of its encoder, tokens or whole rows; the defaults are BERT's."""
+    """What a head reads from its encoder, tokens or whole rows; the defaults are BERT's."""
 
     # What is between the encoder and the last layer: `linear`, nothing; `bilstm`, a randomly
     # initialized BiLSTM (paper, section 5.1 for texts and 5.3 for words).
@@ -91,7 +91,7 @@ class HeadConfig(Group):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PooledHeadConfig(HeadConfig):
-    """What a head reads that takes one vector of each example."""
+    """What a head reads if it takes one vector per example."""
 
     # The vector of an example: cls (its first token), last (its last token, for causal models),
     # mean, max (over its tokens).

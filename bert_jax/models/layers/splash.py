@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from bert_jax.models.layers.masks import AttentionMask
 from bert_jax.models.layers.on_devices import on_each_device, splits_evenly
@@ -53,7 +54,8 @@ def splash_attention(
       float[batch, seq, heads, head_dim].
     """
     # Scaled in float32: 1 / sqrt(head_dim) is rarely a number of bfloat16.
-    query_BSHK = (query_BSHK / math.sqrt(query_BSHK.shape[-1])).astype(query_BSHK.dtype)
+    scaled = query_BSHK.astype(jnp.float32) / math.sqrt(query_BSHK.shape[-1])
+    query_BSHK = scaled.astype(query_BSHK.dtype)
     heads_BHSK = [x.transpose(0, 2, 1, 3) for x in (query_BSHK, key_BSHK, value_BSHK)]
     attend: Any = functools.partial(
         _on_a_device, pattern=mask.pattern, window=mask.window, interpret=interpret
