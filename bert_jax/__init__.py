@@ -4,7 +4,7 @@
     >>> model = bert_jax.load("runs/mine")
     >>> model.encode(["A cat sat on the mat."])  # float32[texts, hidden]
 
-`bert_jax.models` has the encoders for your own flax code. docs/python.md is the guide. Importing
+`bert_jax.models` holds encoders for your own flax code. docs/python.md is the guide. Importing
 this package imports nothing else; jax is imported on first use.
 """
 

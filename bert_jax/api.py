@@ -5,8 +5,8 @@
     >>> model.encode(["A cat sat on the mat."]).shape
     (1, 128)
 
-Settings go through the same presets, `init_from` and checks as on the command line, and results are
-those of the commands, bit for bit. docs/python.md is the guide.
+Settings go through the same presets, `init_from` and checks as on the command line, and results
+equal those of the commands, bit for bit. docs/python.md is the guide.
 """
 
 import os
@@ -64,21 +64,21 @@ __all__ = [
 # (outputs of the task's model, batch) -> Sum of the loss.
 Loss = Callable[[Any, Mapping[str, jax.Array]], Any]
 
-# Attribute of the configuration of `get_config`: the values that its file gives, and the names of
-# those that it sets itself.
+# Attribute on what `get_config` returns: the values from the configuration's file, and the names of
+# the fields that the file sets itself.
 _FILE = "_file"
 
 
 @python_spelling()
 def get_config(name: str, **values: Any) -> Any:
-    """Returns the configuration of an experiment, as `--config` takes it: a `ConfigDict`.
+    """Returns the `ConfigDict` of an experiment, named as for `--config`.
 
     Args:
-      name: a file of configs/ by name, "fast:tiny" for configs/fast.py:tiny; or a path.
+      name: name of a file in configs/ ("fast:tiny" is configs/fast.py:tiny), or a path.
       values: fields to set, with "__" in place of dots: `optimizer__learning_rate=1e-4`.
 
     Raises:
-      UserError: there is no such file, or field.
+      UserError: there is no such file or field.
 
     >>> config = bert_jax.get_config("fast:tiny")
     >>> config.steps = 500
@@ -93,7 +93,7 @@ def set_values(config: ConfigDict, values: Mapping[str, Any]) -> ConfigDict:
     """Sets fields by name, with "__" in place of dots, and returns the configuration.
 
     Raises:
-      UserError: a field does not exist, or its type is another.
+      UserError: a field does not exist, or the value has the wrong type.
     """
     set_fields(config, _dotted(values))
     return config
@@ -104,8 +104,10 @@ def _dotted(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class ProgressLine(Listener):
-    """Shows the progress of a run: on a terminal or in a notebook a line that is updated once a
-    second, elsewhere, as in a log, a line for each report.
+    """Shows the progress of a run.
+
+    In a terminal or a notebook, one line is updated once a second; elsewhere, as in a log, each
+    report is a new line.
     """
 
     def __init__(self):
@@ -123,7 +125,7 @@ class ProgressLine(Listener):
         self, step: int, split: str, values: Mapping[str, float], speed: Mapping[str, float]
     ) -> None:
         name = "loss" if split == "train" else "held-out loss"
-        self._losses.pop(name, None)  # the newest is the last
+        self._losses.pop(name, None)  # the newest loss is shown last
         self._losses[name] = values.get("loss", float("nan"))
         self._step = step
         self._show()
@@ -135,7 +137,7 @@ class ProgressLine(Listener):
 
     def _show(self) -> None:
         losses = "  ".join(f"{name} {value:.4f}" for name, value in self._losses.items())
-        # An evaluation before the first step comes before the number of steps.
+        # An evaluation before the first step comes before the number of steps is known.
         steps = f"/{self._steps}" if self._steps else ""
         text = f"step {self._step}{steps}  {losses}".rstrip()
         if not self._updates:
@@ -153,7 +155,7 @@ def train(
     listener: Listener | None = None,
     batches: MakeBatch | None = None,
 ) -> Model:
-    """Trains a model, or continues a run that was stopped, and returns it.
+    """Trains a model, or resumes a stopped run, and returns the model.
 
     Args:
       config: result of `get_config`, which is not changed, or a `RunConfig`.
@@ -161,10 +163,10 @@ def train(
       losses: further losses by name; the mean of each is added to the task's loss and reported
         under its name. A loss is a function (outputs of the task's model, batch) -> `Sum`.
       listener: receives messages, progress and metrics; None: a `ProgressLine`.
-      batches: pre-trains on batches of your own: a function of the step, from 0, which returns
+      batches: pre-trains on your own batches: a function of the step, counted from 0, that returns
         `input_ids`, int32[batch, seq], and other fields of the batch form (`data.batch`), or
-        `attention_mask`. The same step must give the same batch, so that a run that was stopped
-        resumes exactly. `config.data.vocab` is the vocabulary that made the ids. None: a corpus.
+        `attention_mask`. The same step must give the same batch, so that a stopped run resumes
+        exactly. `config.data.vocab` is the vocabulary that made the ids. None: a corpus.
 
     Raises:
       UserError: for settings or data that cannot be used.
@@ -193,7 +195,7 @@ def _run(
     losses: Mapping[str, Loss] | None = None,
     batches: MakeBatch | None = None,
 ) -> Model:
-    """Trains with a configuration whose values are decided, and returns the model."""
+    """Trains with a resolved configuration, and returns the model."""
     several = config.get("seeds", 1) > 1
     common: Any = {"listener": listener or ProgressLine(), "losses": losses}
     if several and batches:
@@ -210,7 +212,7 @@ def _run(
 
 
 def _end_if_stopped(signal_name: str) -> None:
-    """Does what a signal would have done, if training did not save the run first.
+    """Does what the signal would have done if training had not caught it to save the run.
 
     Raises:
       KeyboardInterrupt: for SIGINT.
@@ -236,27 +238,27 @@ def finetune(
     """Fine-tunes a model on labelled examples, and returns the new one.
 
     The task and the columns follow from the examples, the recipe from the encoder and the number of
-    examples: docs/finetuning.md has the rules. They are printed with the reasons, or sent to
+    examples: docs/finetuning.md has the rules. The choices are printed with the reasons, or sent to
     `listener.line`.
 
     Args:
-      model: a model or its folder; a workdir or another program's.
+      model: a model or its folder (a workdir or another program's).
       train: examples to train on: the path of a file; a table of pandas, polars, pyarrow or
         Hugging Face `datasets`; rows as dicts; or (texts, labels). A text may be a pair, or a list
-        of words with a list of tags. What is no file is written to the workdir as JSON lines.
+        of words with a list of tags. Data in memory is written to the workdir as JSON lines.
       evaluate: examples to evaluate on, in any of these forms; None: a stratified tenth of `train`.
       task: "classification", "regression", "multi_label", "tagging", "span", "multiple_choice" or
-        "embedding", "splade", or a class of your own; "": what the examples are for. Or a
+        "embedding", "splade", or a class of your own; "": inferred from the examples. Or a
         configuration, such as "glue:mrpc", whose recipe is kept.
       workdir: folder of the new run; "": runs/ and the name of the file.
       listener: see `train`.
       teacher: a model or its folder, fine-tuned for the same labels, that the model also learns
-        from; fields `distillation__...` say how. None: the labels alone.
+        from, as the `distillation__...` fields say. None: no distillation.
       values: fields of the configuration, with "__" in place of dots: `epochs=2.0`,
         `optimizer__learning_rate=3e-5`, `task__text_b="sentence2"`.
 
     Raises:
-      UserError: as `train`, or the file is for none of the tasks.
+      UserError: as in `train`, or the file fits none of the tasks.
 
     >>> model = bert_jax.finetune("runs/mine", "train.csv", workdir="runs/reviews")
     >>> model = bert_jax.finetune("runs/mine", (texts, labels), workdir="runs/reviews")
@@ -297,17 +299,17 @@ def multitask(
     listeners: Mapping[str, Listener] | None = None,
     temperature: float = 1.0,
 ) -> dict[str, Model]:
-    """Trains several labelled tasks on one encoder, in turns, and returns the model of each.
+    """Trains several labelled tasks in turn on a shared encoder, and returns each task's model.
 
     Args:
       configs: name of a task -> its configuration (`get_config`); all have the same `init_from`,
         model and seed.
       workdir: folder of the run; the workdir of a task is workdir/NAME.
-      listeners: name of a task -> what receives its messages and metrics; None: nothing does.
-      temperature: a task's share of the steps is proportional to its own ** (1 / temperature).
+      listeners: name of a task -> listener for its messages and metrics; None: no listeners.
+      temperature: a task's share of all steps is proportional to its steps ** (1 / temperature).
 
     Raises:
-      UserError: as `train`, or the tasks cannot have one encoder.
+      UserError: as in `train`, or the tasks cannot share an encoder.
 
     >>> reviews = bert_jax.get_config("classification", init_from="runs/mine", ...)
     >>> names = bert_jax.get_config("ner:wikigold", init_from="runs/mine", ...)
@@ -338,16 +340,16 @@ def adapt(
     listener: Listener | None = None,
     **values: Any,
 ) -> Model:
-    """Continues the pre-training of a model on a text, and returns the new one.
+    """Continues pre-training a model on a text, and returns the new model.
 
-    The form of the text is found out; rows, length, steps and rate follow from the model and the
-    text: docs/pretraining.md has the rules. They are printed with the reasons, or sent to
-    `listener.line`. The held-out text is evaluated before the first step too, at step 0.
+    The form of the text is detected; rows, length, steps and learning rate follow from the model
+    and the text: docs/pretraining.md has the rules. The choices are printed with the reasons, or
+    sent to `listener.line`. The held-out text is also evaluated before the first step, at step 0.
 
     Args:
-      model: a model or its folder; a workdir or another program's.
-      text: files of text, a glob, JSON lines, or Parquet files; or texts in memory, each a
-        document: an iterable, or a table such as a DataFrame, which are written to the workdir.
+      model: a model or its folder (a workdir or another program's).
+      text: text files, a glob, JSON lines, or Parquet files; or texts in memory, one per document:
+        an iterable, or a table such as a DataFrame, which are written to the workdir.
       workdir: folder of the new run; "": runs/NAME-adapted, with the name of the text.
       evaluate: text to evaluate on; None: a part of `text` is held out.
       general: general text, which is evaluated too; `data__replay=0.2` also trains on it.
@@ -355,7 +357,7 @@ def adapt(
       values: fields of the configuration, with "__" in place of dots: `epochs=3.0`.
 
     Raises:
-      UserError: as `train`, or the text cannot be used.
+      UserError: as in `train`, or the text cannot be used.
 
     >>> model = bert_jax.adapt("runs/mine", "text.txt", workdir="runs/adapted")
     """
@@ -387,7 +389,7 @@ def _folder(model: Model | str | os.PathLike[str]) -> str:
 
 
 def _data(data: Any, name: str) -> Any:
-    """Returns examples or texts that are an argument; "" if there are none."""
+    """Returns an argument that holds examples or texts; "" if it is not given."""
     if isinstance(data, Model):
         raise UserError(f"{name} is a model: the order is (model, {name}).")
     if data is None and name not in ("train", "text"):
@@ -396,14 +398,14 @@ def _data(data: Any, name: str) -> Any:
 
 
 def _named(data: Any, name: str) -> str:
-    """Returns the path of a file, by which the folder of a run is called."""
+    """Returns the path of a file, after which the folder of a run is named."""
     if isinstance(data, str):
         return data
     raise UserError(f"workdir is missing: name a folder for the run, since {name} is no file.")
 
 
 def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
-    """Trains; what was chosen and why goes to the listener or, without one, is printed."""
+    """Trains a plan; its choices and reasons go to the listener or, without one, are printed."""
     show = listener.line if listener else print
     for line in plan.lines:
         show(spell_in_python(line))
@@ -413,7 +415,7 @@ def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:
 
 @python_spelling()
 def prepare(config: ConfigDict | RunConfig, data_dir: str | os.PathLike[str]) -> Manifest:
-    """Makes the vocabulary and training shards of a corpus; training does it if they are missing.
+    """Makes the vocabulary and training shards of a corpus, as training does if they are missing.
 
     Args:
       config: see `train`.

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn: pipelines, cross-validation and grid search with a BERT.
+"""scikit-learn estimators: pipelines, cross-validation and grid search with BERT models.
 
     >>> from sklearn.model_selection import cross_val_score
     >>> from bert_jax.sklearn import BertClassifier
@@ -52,12 +52,12 @@ except ModuleNotFoundError as error:
         "bert_jax.sklearn needs scikit-learn: pip install 'bert_jax[sklearn]'."
     ) from error
 
-# Fields that choose something by the evaluation, which must be of other samples than the training.
+# Fields that select something by evaluation, which needs samples that are not trained on.
 _CHOOSE = ("checkpoint.use", "eval.patience", "seeds", "task.calibration", "task.thresholds")
 
 
 class _ReadsTexts(BaseEstimator):
-    """An estimator whose X are texts."""
+    """An estimator whose X holds texts."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -68,11 +68,11 @@ class _ReadsTexts(BaseEstimator):
 
 
 class BertEstimator(_ReadsTexts):
-    """The base of the estimators that `fit` fine-tunes, with their parameters."""
+    """Base class of the estimators that `fit` fine-tunes, with their parameters."""
 
     model_: Model
     _is_temporary: bool
-    # Fields that the estimator sets where the user sets none of the same kind.
+    # Fields that the estimator sets unless the user does.
     _DEFAULTS: ClassVar[dict[str, Any]] = {}
 
     def __init__(
@@ -144,7 +144,7 @@ class BertEstimator(_ReadsTexts):
         return self.model_.predict(_texts(X))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Replaces a temporary folder by the content of its files."""
+        """Replaces a temporary folder with the contents of its files."""
         state = vars(self).copy()
         if "model_" in state and self._is_temporary:
             folder = pathlib.Path(state.pop("model_").folder)
@@ -169,34 +169,33 @@ class BertEstimator(_ReadsTexts):
 class BertClassifier(ClassifierMixin, BertEstimator):
     """Fine-tunes a model to classify texts or pairs of texts, as `bert_jax.finetune` does.
 
-    All samples are trained on, since scikit-learn evaluates on samples of its own; the run's only
-    evaluation is one of the training samples, after the last step. With `hold_out=True` a tenth of
-    the samples is held out for evaluations during training.
+    Trains on all samples, since scikit-learn evaluates on samples of its own; the run's only
+    evaluation is on the training samples, after the last step. With `hold_out=True` a tenth of the
+    samples is held out for evaluations during training.
 
-    A fitted estimator is pickled with the files of its model where `workdir` is "", and otherwise
-    with the path of the folder, which must then still exist. Clones share a `Model`, which does not
-    change.
+    A fitted estimator is pickled with the files of its model if `workdir` is "", and otherwise with
+    the path of the folder, which must then still exist. Clones share a `Model`, which is immutable.
 
     Args:
-      model: the model to start from, or its folder; a workdir or another program's.
+      model: the model to start from, or its folder (a workdir or another program's).
       workdir: folder in which each fit makes a folder of its own, fit-...; "": a temporary folder,
         which is removed with the fitted model.
       epochs, learning_rate, max_length: settings of `bert_jax.finetune`; None: its recipe decides.
-      seed: seed of new parameters, order of the samples and dropout.
+      seed: seed for new parameters, the order of the samples and dropout.
       fields: further fields of the configuration, such as `{"optimizer.warmup": "5%"}`.
-      hold_out: whether a stratified tenth of the samples is held out. Fields that choose by the
+      hold_out: whether a stratified tenth of the samples is held out. Fields that select by
         evaluation need it: early stopping, the best checkpoint, tuned thresholds, calibration.
       verbose: whether `fit` prints its settings, with the reasons, and its progress.
 
     Attributes:
-      classes_: the labels in the order of `np.unique`, of the dtype of y.
-      model_: the fine-tuned `Model`; its labels are those of y as texts.
+      classes_: the labels in the order of `np.unique`, with the dtype of y.
+      model_: the fine-tuned `Model`; its labels are those of y as strings.
 
     >>> search = GridSearchCV(BertClassifier("runs/mine"), {"learning_rate": [3e-5, 1e-4]})
     >>> search.fit(texts, labels).best_params_
     """
 
-    # Probabilities are those of the classes' shares in y, as other classifiers' are.
+    # As in other classifiers, probabilities reflect the shares of the classes in y.
     _DEFAULTS = {"task.class_weights": "none"}
 
     def fit(self, X: Any, y: Any) -> "BertClassifier":
@@ -207,8 +206,8 @@ class BertClassifier(ClassifierMixin, BertEstimator):
           y: a label for each sample, of any type: int, str, bool.
 
         Raises:
-          UserError: y has several labels for a sample, none, or numbers with fractions, or as
-            `bert_jax.finetune`.
+          UserError: y has several labels for a sample, missing labels or fractional numbers; or as
+            in `bert_jax.finetune`.
         """
         _check_labels(y)
         if (kind := type_of_target(y, input_name="y")) not in ("binary", "multiclass"):
@@ -240,10 +239,10 @@ class BertClassifier(ClassifierMixin, BertEstimator):
 
 
 class BertRegressor(RegressorMixin, BertEstimator):
-    """Fine-tunes a model to give a number for each text or pair of texts.
+    """Fine-tunes a model to predict a number for each text or pair of texts.
 
-    See `BertClassifier`, whose parameters it has. Predictions begin at 0: numbers that are far from
-    it, of which `fit` warns, should be scaled, as `TransformedTargetRegressor` does.
+    The parameters are those of `BertClassifier`. Predictions start at 0: if the numbers are far
+    from it, `fit` warns; scale them then, for example with `TransformedTargetRegressor`.
     """
 
     def fit(self, X: Any, y: Any) -> "BertRegressor":
@@ -254,7 +253,7 @@ class BertRegressor(RegressorMixin, BertEstimator):
           y: float[texts].
 
         Raises:
-          UserError: all numbers are equal, or as `bert_jax.finetune`.
+          UserError: all numbers are equal, or as in `bert_jax.finetune`.
         """
         y = column_or_1d(y, warn=True)
         numbers = check_array(y, ensure_2d=False, dtype="float64", input_name="y")
@@ -269,11 +268,11 @@ class BertRegressor(RegressorMixin, BertEstimator):
 
 
 class BertEmbedder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _ReadsTexts):
-    """Turns texts or pairs of texts into vectors, with a model that stays as it is.
+    """Encodes texts or pairs of texts as vectors, with a model that is not trained further.
 
     Args:
-      model: a model or its folder; a workdir or another program's. Clones share a `Model`, and what
-        it has compiled; a folder is loaded by each `fit`.
+      model: a model or its folder (a workdir or another program's). Clones share a `Model` and its
+        compiled functions; a folder is loaded by each `fit`.
       pooling, layer, normalize, long, stride, prompt, dimensions: see `Model.encode`.
 
     Attributes:
@@ -338,7 +337,7 @@ def _temporary_folder() -> Iterator[str]:
 
 
 def _names(classes: np.ndarray) -> list[str]:
-    """Returns the labels of classes in the fine-tuned model, which strips them."""
+    """Returns the labels of classes in the fine-tuned model, which strips whitespace."""
     return [str(label).strip() for label in classes.tolist()]
 
 

@@ -1,12 +1,12 @@
-"""Fine-tunes an encoder on labelled texts with a training loop of your own, of jax and optax.
+"""Fine-tunes an encoder on labelled texts with your own training loop, in jax and optax.
 
     python examples/finetune_loop.py reviews.csv --text=review --label=sentiment
 
 Adds a linear layer to the mean of the last hidden states, and trains both. A tenth of the rows is
-held out: after each epoch, their accuracy is printed beside that of the most frequent label. The
+held out: after each epoch, accuracy on them is printed beside that of the most frequent label. The
 encoder (a folder that transformers loads too) and head.npz are saved in OUTPUT, loaded and used.
 
-300 film reviews, all-MiniLM-L6-v2, --epochs=2: 39 seconds of one CPU core, accuracy 0.80 on the
+300 film reviews, all-MiniLM-L6-v2, --epochs=2: 39 seconds on one CPU core, accuracy 0.80 on the
 30 held out (most frequent label: 0.60).
 `bert_jax.finetune` does this in one call, and chooses the settings.
 """
@@ -36,10 +36,10 @@ parser.add_argument("--length", type=int, default=0, help="tokens that are read;
 parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()
 output = pathlib.Path(args.output)
-if output.exists():  # said now, not after the training
+if output.exists():  # fails now, not after the training
     parser.error(f"{output} exists: --output=FOLDER names a new one")
 
-# The file: texts, labels as numbers, and a tenth of the rows that is held out.
+# The file: texts, labels as numbers, and the tenth of the rows that is held out.
 with open(args.file, encoding="utf-8-sig", newline="") as file:
     table = list(csv.DictReader(file, delimiter="\t" if args.file.endswith(".tsv") else ","))
 if not table or not {args.text, args.label} <= table[0].keys():
@@ -72,7 +72,7 @@ head = {"kernel": kernel, "bias": np.zeros((1, len(classes)), np.float32)}
 params: Any = {"encoder": model.params, "head": head}
 
 # Adam with warmup; parameters with a frozen name in their path stay as they are.
-steps = max(1, len(train) // args.batch_size)  # of an epoch
+steps = max(1, len(train) // args.batch_size)  # per epoch
 peak = args.learning_rate or 0.06 / model.encoder.hidden_size
 rate = optax.warmup_cosine_decay_schedule(0, peak, args.epochs * steps // 10, args.epochs * steps)
 adam = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
@@ -107,7 +107,7 @@ for epoch in range(1, args.epochs + 1):
     shown = f"loss {np.mean(losses):.4f}  held-out accuracy {accuracy:.3f}"
     print(f"epoch {epoch}  {shown}  (most frequent label: {constant:.3f})", flush=True)
 
-# Saved, loaded, used.
+# Save, load and use the model.
 model.with_params(params["encoder"]).export("huggingface", output / "encoder")
 np.savez(output / "head.npz", classes=classes, **params["head"])
 model = bert_jax.load(output / "encoder")

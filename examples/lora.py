@@ -4,10 +4,10 @@
 
 A kernel W of a query or value becomes W + SCALE A B, with A [hidden, RANK] and B [RANK, hidden].
 Only these and a linear layer on the mean of the last hidden states are trained. A tenth of the rows
-is held out for the accuracy. Several tasks can share a model: of each, only OUTPUT/adapter.npz is
-kept. It is loaded and merged into the model, which then costs nothing extra.
+is held out for the accuracy. Several tasks can share a model: for each, only OUTPUT/adapter.npz is
+kept. It is loaded and merged into the model, which then has no extra cost.
 
-An epoch of 270 reviews, all-MiniLM-L6-v2: 20 seconds of one CPU core, with loading and compilation.
+An epoch of 270 reviews, all-MiniLM-L6-v2: 20 seconds on one CPU core, with loading and compilation.
 """
 
 import argparse
@@ -38,7 +38,7 @@ parser.add_argument("--learning_rate", type=float, default=2e-3)
 parser.add_argument("--length", type=int, default=0, help="tokens that are read; 0: all it can")
 args = parser.parse_args()
 
-# The file: texts, labels as numbers, and a tenth of the rows that is held out.
+# The file: texts, labels as numbers, and the tenth of the rows that is held out.
 with open(args.file, encoding="utf-8-sig", newline="") as file:
     table = list(csv.DictReader(file, delimiter="\t" if args.file.endswith(".tsv") else ","))
 if not table or not {args.text, args.label} <= table[0].keys():
@@ -80,7 +80,7 @@ def merge(base: Any, adapter: Any) -> Any:
 
 # Only the adapter has gradients and moments. The frozen parameters are an argument of the step: as
 # constants, they would be compiled into it.
-steps = max(1, len(train) // args.batch_size)  # of an epoch
+steps = max(1, len(train) // args.batch_size)  # per epoch
 optimizer = optax.adam(optax.linear_schedule(args.learning_rate, 0.0, args.epochs * steps))
 state = optimizer.init(adapter)
 

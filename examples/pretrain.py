@@ -1,12 +1,12 @@
-"""Pre-trains a small encoder on a text file, from nothing: vocabulary, masked tokens, evaluation.
+"""Pre-trains a small encoder on a text file, from scratch: vocabulary, masked tokens, evaluation.
 
     python examples/pretrain.py corpus.txt
 
-The file has a paragraph in each line and a blank line between documents (or another separator). A
+The file has a paragraph on each line and a blank line between documents (or another separator). A
 twentieth of the documents is held out. Prints losses while it trains, then how well held-out tokens
 are predicted, and what the model fills in.
 
-3 MB of novels, 500 steps, in seven parts: 4 minutes of one CPU core in all; 29.8 % of the held-out
+3 MB of novels, 500 steps, in seven parts: 4 minutes on one CPU core in all; 29.8 % of the held-out
 masked tokens correct, 1.79 bits per character. The same command resumes a run that was stopped, bit
 for bit, and shows one that is complete: other texts or settings need a new --workdir.
 """
@@ -44,7 +44,7 @@ config = bert_jax.get_config(
 model = bert_jax.train(config, args.workdir)  # prints a line for each report
 
 # Means over the masked tokens of held-out documents. Bits per character can be compared between
-# vocabularies, the other two cannot.
+# vocabularies; the other two cannot.
 print("\nstep  held-out loss  accuracy  bits per character")
 names = ("loss", "masked_lm_accuracy", "masked_lm_bits_per_character")
 curves = [model.history[f"validation_{name}"] for name in names]

@@ -7,7 +7,7 @@ the other passages of a batch are the negatives. A tenth of the pairs is held ou
 recall@10 among the held-out passages are printed before and after training. Then all passages are
 encoded, saved, and searched for the questions given.
 
-300 summaries and paragraphs of docstrings, all-MiniLM-L6-v2: 2.5 minutes of one CPU core; MRR@10
+300 summaries and paragraphs of docstrings, all-MiniLM-L6-v2: 2.5 minutes on one CPU core; MRR@10
 among 28 passages 0.73 -> 0.93. The same command resumes a run that was stopped, and only searches
 after one that is complete: other pairs or settings need a new --workdir.
 """
@@ -32,7 +32,7 @@ parser.add_argument("--seed", type=int, default=0)
 args = parser.parse_args()
 
 # The pairs, and which are held out. Pairs with a passage in common stay together: a passage that
-# was trained on is no test.
+# was trained on would not be a test.
 with open(args.file, encoding="utf-8-sig", newline="") as file:
     table = list(csv.DictReader(file, delimiter="\t" if args.file.endswith(".tsv") else ","))
 if not table or not {args.anchor, args.positive} <= table[0].keys():

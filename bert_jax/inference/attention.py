@@ -1,8 +1,8 @@
 """Attention probabilities of a text, and what each layer would predict.
 
-The prediction of a layer ("logit lens") is that of the head that predicts words, applied to the
-hidden states of the layer instead of the last one's. With normalisation before the sub-layers
-(norm_place="pre") the states of a layer go through the encoder's last norm first, as the last do.
+The prediction of a layer ("logit lens") is that of the language model head, applied to the hidden
+states of the layer instead of those of the last one. With normalization before the sub-layers
+(norm_place="pre"), they first go through the encoder's final norm, as the last layer's do.
 """
 
 import dataclasses
@@ -35,7 +35,7 @@ class AttentionReader:
 
     Attributes:
       config: configuration of its encoder, with an attention that returns probabilities.
-      no_lens: why its layers predict no words; "" if they do.
+      no_lens: why its layers predict no tokens; "" if they do.
     """
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
@@ -51,7 +51,7 @@ class AttentionReader:
                 f"config.model.name={config.name!r} has no attention: give a Transformer."
             )
         self.config = dataclasses.replace(config, attention="einsum", remat=False)
-        # One text is read at a time: a batch has no further rows.
+        # Texts are read one at a time, so a batch needs no further rows.
         self._predictor = Predictor(model, batch_tokens=1)
         self.no_lens = _why_no_lens(model)
         self._reads_forward = model.task.READS_FORWARD
@@ -92,7 +92,7 @@ class AttentionReader:
         statistics = mean_statistics(found["sums"], float(found["attending"]), "The text")
         spans = _all_spans(row, tokenizer)
         pieces = [tokenizer.pieces[i] for i in row.input_ids]
-        # As they are read; as the vocabulary has them, if nothing of them can be read.
+        # Decoded; as they are in the vocabulary, if decoding gives nothing.
         words = [
             tokenizer.decode(row.input_ids[start:stop].tolist()) or "".join(pieces[start:stop])
             for start, stop in spans
@@ -160,7 +160,7 @@ class AttentionReader:
     ) -> dict[str, jax.Array]:
         """Returns what `sum_heads` and `lens` return.
 
-        `attention`, float32[batch, layers, heads, seq, seq], is among it if `keeps`.
+        If `keeps`, also `attention`, float32[batch, layers, heads, seq, seq].
         """
         encoded: Any = make_encoder(self.config).apply(
             {"params": params[self.config.name]},

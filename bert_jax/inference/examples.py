@@ -1,4 +1,4 @@
-"""Makes a task's examples of plain Python values: texts, pairs, lists of words, dicts."""
+"""Makes a task's examples from plain Python values: texts, pairs, lists of words, dicts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ def make_examples(
       columns: `Task.column_inputs`, further names of the fields of dicts.
 
     Raises:
-      UserError: naming the input, for a value of another form.
+      UserError: an input has another form; the message names it.
     """
     if isinstance(inputs, str | Mapping) or not isinstance(inputs, Iterable):
         raise UserError(f"Give a list of inputs, [{inputs!r:.60}], not a single one.")
@@ -50,7 +50,7 @@ def make_examples(
 
 
 def name_inputs(values: Fields, columns: Mapping[str, str], where: str) -> Fields:
-    """Returns the fields of an input by the names of an example's inputs.
+    """Renames the fields of an input to the names of an example's inputs.
 
     Fields that only training reads are left out.
 
@@ -70,7 +70,7 @@ def name_inputs(values: Fields, columns: Mapping[str, str], where: str) -> Field
 
 
 def _fields(kind: type[Example], value: Any, by_character: bool) -> Fields:
-    """Returns the fields that an input gives; {} if it has no form at all."""
+    """Returns the fields that an input gives; {} if it has none of the forms."""
     if kind is TaggedExample:
         if isinstance(value, Mapping):
             if value.keys() == {"words"}:

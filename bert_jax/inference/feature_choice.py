@@ -15,7 +15,7 @@ FEATURE_LAYERS = (
     "all",
     "directions",
 )
-# Those of them with several vectors for each token.
+# The ones that give several vectors for each token.
 SEVERAL = ("all", "directions")
 LEVELS = ("subword", "word", "sentence")
 WORDS = ("first", "mean")
@@ -37,19 +37,19 @@ class Choice:
         and [SEP] included; "": as modules.json of sentence-transformers says, else the mean.
       normalize: whether each vector is scaled to length 1; None: as modules.json says for
         sentences, else not.
-      long: what is done with a text that is too long: an "error"; "truncate" cuts off its last
-        tokens; "windows" takes the hidden state of each token from one of several windows.
+      long: how a text that is too long is handled: "error"; "truncate" cuts off its last tokens;
+        "windows" takes the hidden state of each token from one of several windows.
       stride: tokens from the start of a window to that of the next one; 0: half of a window.
       prompt: a text before each text, or the name of one of the model's prompts; "": the model's
         default prompt, if it has one. For sentences.
-      dimensions: number of first dimensions that are kept, before a vector is scaled; 0: all. For
+      dimensions: number of leading dimensions to keep, before a vector is scaled; 0: all. For
         sentences of a model that was trained for it (`config.task.matryoshka`).
       sparse: whether the vector of a sentence has a weight for each word of the vocabulary, from a
-        masked-LM head (SPLADE), float32[vocab_size]; only `long` and `prompt` go with it.
+        masked-LM head (SPLADE), float32[vocab_size]; can be combined only with `long` and `prompt`.
       multi: whether the vectors of tokens are those that MaxSim compares (ColBERT), float32[tokens,
-        features]; with level="subword", and only `long` and `prompt` go with it.
+        features]; needs level="subword", and can be combined only with `long` and `prompt`.
       keeps_dtype: whether sentence vectors are computed in the model's dtype. Otherwise products of
-        a float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: of
+        a float32 model are rounded (dtype=bfloat16_products) on processors where that is faster: in
         the models measured, the cosine of a vector and the float32 one is at least 0.9999.
     """
 
@@ -97,7 +97,7 @@ class Choice:
             )
 
     def _check_other(self) -> None:
-        """Raises UserError for what sparse vectors, or those of tokens, do not have."""
+        """Raises UserError for settings that sparse or token vectors do not support."""
         kind = "sparse ones" if self.sparse else "those of ColBERT"
         level = "sentence" if self.sparse else "subword"
         only = {"level": level, "layers": "last", "pooling": "", "dimensions": 0}

@@ -30,7 +30,7 @@ from bert_jax.tasks.splade.model import SpladeModel
 
 Features = dict[str, np.ndarray]
 _ADVICE = "shorten it, or encode it with truncate or windows"
-# What a folder of sentence-transformers gives besides dense vectors, and the flag for it.
+# Vectors, other than dense, that a folder of sentence-transformers may give, and the flag for them.
 _OTHER = {SPLADE: ("sparse vectors", "sparse"), MULTI: ("a vector of each token", "multi")}
 # float32[tokens, features] -> float32[features].
 _POOL: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -44,8 +44,8 @@ class FeatureExtractor:
     """Extracts features with a trained model.
 
     Attributes:
-      choice: which features; `pooling`, `normalize` and the text of `prompt` are decided.
-      max_length: tokens that the model takes, special ones included.
+      choice: which features, with `pooling`, `normalize` and the text of `prompt` resolved.
+      max_length: maximum number of tokens, special ones included.
     """
 
     def __init__(self, predictor: Predictor, choice: Choice):
@@ -53,7 +53,7 @@ class FeatureExtractor:
 
         Raises:
           UserError: the model has too few layers or dimensions, one direction where two are
-            needed, or no prompt of this name; or its modules.json makes vectors in another way.
+            needed, or no prompt of this name; or its modules.json asks for what is not supported.
         """
         self.model = predictor.model
         check_layers(choice, self.model.encoder)
@@ -70,14 +70,14 @@ class FeatureExtractor:
         if is_float32 and choice.level == "sentence" and not choice.keeps_dtype:
             if jax.default_backend() == "cpu" and processor.gains_from_bfloat16():
                 config = dataclasses.replace(config, dtype="bfloat16_products")
-        # Of windows, the hidden states of the text are put together before they are pooled.
+        # With windows, the hidden states of the whole text are joined before they are pooled.
         is_pooled = choice.level == "sentence" and choice.long != "windows"
         pooling = self.choice.pooling if is_pooled else ""
         forward = functools.partial(_forward, make(config), choice, pooling)
         self._forward = self.model.compile(forward, config)
 
     def row(self, text: Text) -> TextRow:
-        """Tokenizes a text or a pair, and cuts off what `long="truncate"` says.
+        """Tokenizes a text or a pair, and truncates it with `long="truncate"`.
 
         Raises:
           UserError: it has more tokens than the model takes, with `long="error"`.
@@ -91,11 +91,11 @@ class FeatureExtractor:
     def run(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None = None
     ) -> Iterator[tuple[TextRow, Features]]:
-        """Yields each text, in order, with its features: docs/encode.md, without padding.
+        """Yields each text, in order, with its features (docs/encode.md), without padding.
 
         Args:
           rows: results of `row`, read as they are needed.
-          done: called with the number of texts that are done since the last call.
+          done: called with the number of texts finished since the last call.
         """
         if self.choice.long == "windows":
             outputs = self._read_windows(rows, done)
@@ -121,7 +121,7 @@ class FeatureExtractor:
     def _read_windows(
         self, rows: Iterable[TextRow], done: Callable[[int], None] | None
     ) -> Iterator[tuple[TextRow, Features]]:
-        """Yields each text with what the model returns for it, put together from its windows."""
+        """Yields each text with what the model returns for it, joined from its windows."""
         texts: deque[tuple[TextRow, list[slice]]] = deque()
 
         def read() -> Iterator[TextRow]:
@@ -148,7 +148,7 @@ class FeatureExtractor:
         """int32[words, 3]: 0 in text_a, 1 in text_b; the characters [start, stop) of each word."""
         texts = (row.text.text_a, row.text.text_b or "")
         num_first = int(np.searchsorted(row.word_positions, row.first_length))
-        counts = (num_first, len(row.word_positions) - num_first)  # what is cut off has no place
+        counts = (num_first, len(row.word_positions) - num_first)  # tokens cut off have no position
         both = [
             (which, *span)
             for which, text in enumerate(texts)
@@ -182,7 +182,7 @@ class FeatureExtractor:
 
 
 def decide(choice: Choice, model: TrainedModel) -> tuple[Choice, int]:
-    """Returns a choice with its pooling and scaling, and the tokens of the longest text."""
+    """Returns the choice with pooling and scaling resolved, and the maximum length in tokens."""
     longest = model.encoder.max_position_embeddings
     if choice.level != "sentence" and not choice.multi:
         return choice, longest
@@ -249,7 +249,7 @@ def check_layers(choice: Choice, model: EncoderConfig) -> None:
 def _forward(
     encoder: Any, choice: Choice, pooling: str, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Returns float32 features of packed rows; `pooling` is "" for those of each token.
+    """Returns float32 features of packed rows; `pooling` is "" for features of each token.
 
     Returns:
       `hidden_states` [batch, seq, layers, features] or `embeddings` [batch, N, features], and
@@ -279,7 +279,7 @@ def _forward(
 def _forward_vectors(
     module: SpladeModel | ColbertModel, params: Any, batch: Mapping[str, jax.Array]
 ) -> dict[str, jax.Array]:
-    """Returns what a model of packed rows was trained to give.
+    """Returns, for packed rows, the vectors that a model was trained to give.
 
     float32[batch, N, vocab_size] `embeddings`, or, with ColBERT, float32[batch, seq, 1, features]
     `hidden_states`.

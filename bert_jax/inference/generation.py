@@ -1,8 +1,8 @@
-"""Text that continues a prompt, by a model that predicts each token from those before it.
+"""Text generation: continues prompts with a model that predicts each token from those before it.
 
-A row is begun as the rows of training are, and ends at a separator. Rows of a batch have prompts of
-different lengths; each row has its own random keys, so that its text depends on the seed, its
-number and its prompt, and on no other row.
+A row starts like the rows in training, and ends at a separator. Rows of a batch may have prompts of
+different lengths; each row has its own random keys, so its text depends only on the seed, its
+number and its prompt, not on other rows.
 """
 
 import dataclasses
@@ -27,14 +27,14 @@ _BATCH_ROWS = 32
 
 @dataclasses.dataclass(frozen=True)
 class Sampling:
-    """A choice of the next word. Top-k comes after the temperature, top-p after top-k.
+    """How the next token is chosen. Top-k is applied after the temperature, top-p after top-k.
 
     Attributes:
-      greedy: the most probable word, the first one of equals.
+      greedy: the most probable token; among equal ones, the first.
       temperature: divides the logits; below 1 the distribution is sharper, above 1 flatter.
-      top_k: only this many of the most probable words; 0: all.
-      top_p: only the most probable words up to the one with which their probability reaches this
-        (Holtzman et al. 2020, nucleus sampling); 1: all.
+      top_k: only this many of the most probable tokens; 0: all.
+      top_p: only the most probable tokens, up to the one at which their cumulative probability
+        reaches this (Holtzman et al. 2020, nucleus sampling); 1: all.
 
     Raises:
       UserError: for a value that is not allowed, or a value that has no effect.
@@ -67,7 +67,7 @@ class Prompt:
 
     Attributes:
       ids: int32[tokens], with the token that texts begin with in training, if there is one.
-      marker: 1 if there is one, otherwise 0.
+      marker: 1 if `ids` begins with that token, otherwise 0.
     """
 
     ids: np.ndarray
@@ -112,7 +112,7 @@ class Generator:
         """Tokenizes the beginning of a text.
 
         Raises:
-          UserError: it has no tokens, or with the new ones more than the model's positions.
+          UserError: it has no tokens, or with the new ones exceeds the model's positions.
         """
         ids = self.tokenizer.encode(text)
         marker = [self._marker] if self._marker >= 0 else []
@@ -146,7 +146,8 @@ class Generator:
         Args:
           prompts: results of `prompt`.
           max_new_tokens: maximum number of ids; fewer if the text ends.
-          length: length to which prompts are padded, to compile few; 0: that of the longest.
+          length: length that prompts are padded to, so that few shapes are compiled; 0: that of the
+            longest.
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
         key = make_key(seed, "generation")
@@ -166,7 +167,7 @@ class Generator:
                 yield prompt, row[: ends[0]] if ends else row
 
     def text(self, prompt: Prompt, new: Sequence[int]) -> str:
-        """Returns the whole text as words."""
+        """Returns the text of a prompt and its continuation."""
         return self.tokenizer.decode([*prompt.ids[prompt.marker :].tolist(), *new])
 
 
@@ -189,7 +190,7 @@ def continue_rows(
 
     Args:
       params: parameters of a `CausalLMModel`.
-      ids: int32[batch, seq], at the beginning of each row.
+      ids: int32[batch, seq], the prompts, each at the beginning of its row.
       lengths: int32[batch], at least 1; the rest of a row is padding.
       keys: [batch], random keys.
       is_choice: bool[padded vocab], the words that may be chosen.
@@ -244,9 +245,9 @@ def choose(sampling: Sampling, keys: jax.Array, logits: jax.Array) -> jax.Array:
 
 
 def restrict(sampling: Sampling, logits: jax.Array) -> jax.Array:
-    """Returns logits of the distribution that is sampled, -inf for words that are left out.
+    """Returns the logits of the distribution to sample from, -inf for words that are left out.
 
-    Of words with equal logits, the first ones are kept.
+    Among words with equal logits, the first ones are kept.
 
     Args:
       logits: float32[batch, words].

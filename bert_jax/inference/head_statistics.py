@@ -14,7 +14,7 @@ from bert_jax.text.tokenization import Tokenizer
 
 
 def special_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Returns the ids that rows have in addition to text: they do not attend in a statistic."""
+    """Returns the ids that rows have besides text; statistics leave them out as queries."""
     return tuple(sorted({tokenizer.cls_id, tokenizer.sep_id, tokenizer.end_id}))
 
 
@@ -24,7 +24,7 @@ def sum_heads(
     attention: tuple[jax.Array, ...],
     batch: Mapping[str, jax.Array],
 ) -> dict[str, jax.Array]:
-    """Returns the sums of the statistics over the tokens that attend, and the number of these.
+    """Returns the sums of the statistics over the tokens that attend, and their number.
 
     Args:
       attention: probabilities of each layer, float32[batch, heads, seq, seq].
@@ -40,7 +40,7 @@ def sum_heads(
         places[:, None, :] - places[:, :, None]
     )  # of the key from the query, [batch, seq, seq]
     is_separator = jnp.isin(ids, jnp.array([tokenizer.sep_id, tokenizer.end_id]))
-    # What each probability counts with.
+    # The weight of each probability in a statistic.
     factors = {
         "distance": jnp.abs(offsets),
         "separator": is_separator[:, None],
@@ -70,7 +70,7 @@ def mean_statistics(sums: np.ndarray, attending: float, where: str) -> np.ndarra
     """float64[statistics, layers, heads] -> float32, means over the tokens that attend.
 
     Raises:
-      UserError: there are none.
+      UserError: no token attends.
     """
     if not attending:
         raise UserError(f"{where} has no token but special ones: give a text with words.")

@@ -41,7 +41,7 @@ class Program:
 
     Attributes:
       jitted: the function, (params, complete batch) -> arrays.
-      params: the parameters that it gets.
+      params: the parameters that it is called with.
       complete: adds the fields that only this encoder reads, and shards the batch over devices.
       short: the same function for batches of one short row; None: `jitted`.
     """
@@ -77,7 +77,7 @@ class TrainedModel:
       untrained: paths of the parameters that an import initialized at random.
       mesh: all devices.
       add_fields: completes a batch on the host with what only this encoder reads.
-      exact: whether a text has the same bits whatever it is read with (`predictor`).
+      exact: whether results of a text are bitwise identical in any batch (`predictor`).
     """
 
     config: RunConfig
@@ -106,11 +106,11 @@ class TrainedModel:
 
     @property
     def has_training_file(self) -> bool:
-        """Whether it is known what the model was fine-tuned on; not of another program's model."""
+        """Whether the fine-tuning data is known; never for another program's model."""
         return bool(self.config.get("data.train", ""))
 
     def stored(self) -> LoadedModel:
-        """Returns what the folder has, with the parameters of this model."""
+        """Returns the contents of the folder, with the parameters of this model."""
         loaded = open_model(self.folder)
         return dataclasses.replace(loaded, params=flatten(jax.device_get(self.params)))
 
@@ -121,7 +121,7 @@ class TrainedModel:
 
     @property
     def batch_shards(self) -> int:
-        """The number of rows of a batch is a multiple of it."""
+        """The number of rows of a batch is a multiple of this."""
         return sharding.batch_shards(self.mesh)
 
     def compile(self, forward: Forward, encoder: EncoderConfig | None = None) -> Program:
@@ -182,7 +182,7 @@ class TrainedModel:
 def load_model(
     folder: str, change: Change = lambda config: config, exact: bool = False
 ) -> TrainedModel:
-    """Loads the model in a folder, of whatever kind.
+    """Loads the model in a folder of any kind.
 
     Args:
       folder: a workdir, or a folder of Hugging Face, google-research/bert, bilm-tf or OpenAI,
@@ -214,12 +214,12 @@ def load_model(
         )
     task, labels = config.task.with_untrained(loaded.missing), loaded.labels
     if task.labels is not None and loaded.checkpoint is None:
-        labels = read_labels(folder)  # without which a run's task answers nothing
+        labels = read_labels(folder)  # a run's task gives no answers without them
     task = task.with_labels(labels)
     bound, mesh = task.bind(config.model, loaded.tokenizer), sharding.make_mesh()
     params = unflatten(loaded.params)
-    # With the encoder and the task that they were saved with, parameters have the shapes of these.
-    # To ask the model for its shapes would take longer than all else, since it is traced for them.
+    # Parameters fit the encoder and the task that they were saved with. Asking the model for its
+    # shapes would take longer than everything else here, since the model must be traced.
     kinds = [
         json.dumps([values.get(name) for name in ("model", "task")], sort_keys=True)
         for values in (loaded.meta.get("config", {}), config.to_dict())
@@ -231,11 +231,12 @@ def load_model(
                 f"{loaded.source} does not fit the configuration (- in the checkpoint, + by the"
                 f" configuration): {'; '.join(lines)}"
             )
-    # A single device needs no shardings: with them, a user's step compiles again for its results.
+    # A single device needs no shardings: with them, a user's step would compile again for its own
+    # outputs.
     where = None
     if mesh.size > 1:
         where = sharding.parameter_shardings(mesh, parameter_rules(bound), params)
-    # Of tokens whose embeddings an import drew at random.
+    # Tokens whose embeddings an import initialized at random.
     new = (token for row in loaded.new_rows.values() for token in row)
     unseen = frozenset(map(loaded.tokenizer.pieces.index, new))
     tokenizer = copy.copy(loaded.tokenizer) if unseen else loaded.tokenizer

@@ -12,7 +12,7 @@ from bert_jax.files.errors import UserError
 def truncate(row: TextRow, max_length: int) -> TextRow:
     """Returns a text without its last tokens, so that it has at most `max_length`.
 
-    Of a pair, until both fit, the longer one loses its last token; B, if they are equally long.
+    In a pair, the longer text loses its last token until both fit; B, if they are equally long.
     """
     words = row.word_positions
     room = max_length - (len(row.input_ids) - len(words))

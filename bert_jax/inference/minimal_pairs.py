@@ -1,9 +1,9 @@
-"""How well a language model knows a grammar, by minimal pairs; nothing is trained.
+"""How well a language model knows grammar, measured on minimal pairs, without training.
 
 The sentence with the higher score is the one that the model prefers: the pseudo-log-likelihood of a
 masked language model (Salazar et al. 2020), or the log-likelihood. Scores are sums over tokens, in
 float32 probabilities, and exact (`predictor`): they do not depend on batches, order or devices, so
-that equal scores mean that the model sees no difference.
+equal scores mean that the model sees no difference.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class SuiteResult:
       pairs: the pairs.
       good, bad: float64[pairs] (pseudo-)log-likelihoods in nats.
       scores: the accuracies.
-      unknown: share of the tokens that the vocabulary lacks; pairs that differ in them are ties.
+      unknown: share of tokens that the vocabulary lacks; pairs that differ only in these are ties.
     """
 
     pairs: list[MinimalPair]
@@ -69,9 +69,9 @@ def score_suite(
       suite: see `data.minimal_pairs.read_pairs`.
       method: "" for the (pseudo-)log-likelihood, "within_words" for its variant of Kauf & Ivanova
         2023, which masks the later pieces of a word too, "next_tokens" for the log-likelihood of a
-        model that was trained on both.
-      per_paradigm: pairs of each paradigm, evenly spaced; 0: all.
-      done: called with the finished and all passes through the model.
+        model that was trained on both objectives.
+      per_paradigm: number of pairs per paradigm, evenly spaced; 0: all.
+      done: called with the numbers of finished and of all passes through the model.
 
     Raises:
       UserError: there is no such suite or method; the model has no trained head for that, or too
@@ -108,7 +108,7 @@ def score_suite(
 
 
 def _scorer(model: TrainedModel, method: str) -> Scorer:
-    """Returns the scorer of a model, which keeps what it compiles while the model exists."""
+    """Returns the scorer of a model; it is cached, with its compiled functions, with the model."""
     if method not in (made := _SCORERS.setdefault(model, {})):
         predictor = Predictor(dataclasses.replace(model, exact=True), _BATCH_TOKENS)
         made[method] = Scorer(predictor, method)
@@ -118,7 +118,7 @@ def _scorer(model: TrainedModel, method: str) -> Scorer:
 def evaluate_suite(
     model: Any, suite: str | os.PathLike[str], method: str = "", per_paradigm: int = 0
 ) -> SuiteResult:
-    """Returns how often a model prefers the acceptable sentence of the pairs of a suite.
+    """Returns how often a model prefers the acceptable sentence in the pairs of a suite.
 
     Args:
       model: a model that predicts masked or next tokens.

@@ -59,11 +59,12 @@ def load(
       path: a workdir; or a folder of Hugging Face, google-research/bert, bilm-tf or
         openai/finetune-transformer-lm, which needs no conversion.
       dtype: "float32", "bfloat16" or "bfloat16_products" to compute in; None: that of the run,
-        and for sentence vectors a faster one of about the same result (`feature_choice.Choice`).
-      exact: whether all results of a text have the same bytes in any batch and order, as with
+        and for sentence vectors a faster one with nearly the same results
+        (`feature_choice.Choice`).
+      exact: whether all results of a text are bitwise identical in any batch and order, as with
         `Model.encode(exact=True)`.
-      values: fields of the run's configuration to use instead of its own, with "__" in place of
-        dots, such as `task__long_texts="windows"`, `task__subwords="mean"`.
+      values: fields that override the run's configuration, with "__" in place of dots, such as
+        `task__long_texts="windows"`, `task__subwords="mean"`.
 
     Raises:
       UserError: there is no model, it is corrupt, or it does not have such a field.
@@ -80,18 +81,18 @@ def load(
 class Model(TrainedModel):
     """A trained model: an encoder, the heads that were trained with it, and its tokenizer.
 
-    Inputs are texts, in any iterable, and results come in their order. A text may also be a pair,
+    Inputs are texts, in any iterable, and results are in the same order. A text may also be a pair,
     `(text_a, text_b)`, or a dict with `text_a` and `text_b`; and the texts may be a table (pandas,
-    polars, pyarrow, Hugging Face `datasets`), which is read as a file with its rows.
+    polars, pyarrow, Hugging Face `datasets`), which is read like a file with its rows.
     Nothing is truncated silently: a text that is too long for the model is an error, except where
-    its task truncates (`predict`) or `long="truncate"` is given: what is cut off is then counted in
-    a warning of the logger.
+    its task truncates (`predict`) or `long="truncate"` is given: a logged warning then counts what
+    is cut off.
 
     Its `config`, `tokenizer` and `params` are those of `TrainedModel`.
 
     Attributes:
-      choices: the arguments of `load` but its path.
-      is_changed: whether the parameters are those of `with_params`, and not of the folder.
+      choices: the arguments of `load`, except the path.
+      is_changed: whether the parameters come from `with_params` instead of the folder.
     """
 
     choices: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -108,7 +109,7 @@ class Model(TrainedModel):
         return _restore, (self.folder, self.choices, params)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Model":
-        """Returns the model itself, which does not change, with what it has compiled."""
+        """Returns the model itself, which is immutable, with its compiled functions."""
         return self
 
     def with_params(self, params: Any) -> "Model":
@@ -118,7 +119,7 @@ class Model(TrainedModel):
           params: a tree with the paths, shapes and dtypes of `params`.
 
         Raises:
-          UserError: the tree is another one.
+          UserError: the tree has other paths, shapes or dtypes.
 
         >>> model.with_params(params).export("huggingface", "exported")
         """
@@ -127,7 +128,7 @@ class Model(TrainedModel):
                 "params are not those of the model (- of the model, + given):"
                 f" {'; '.join(lines[:_LINES_SHOWN])}."
             )
-        # Copies: what is written to an array of numpy later does not change the model.
+        # Copies, so that later writes to a numpy array do not change the model.
         params = jax.tree.map(lambda x: jnp.array(x) if isinstance(x, np.ndarray) else x, params)
         return dataclasses.replace(self, params=params, is_changed=True)
 
@@ -147,13 +148,13 @@ class Model(TrainedModel):
 
     @functools.cached_property
     def _exact(self) -> "Model":
-        """The same model, with equal bytes for a text in any batch."""
+        """The same model, with bitwise identical results for a text in any batch."""
         choices = {**self.choices, "exact": True}
         return self if self.exact else dataclasses.replace(self, exact=True, choices=choices)
 
     @functools.cached_property
     def _reader(self) -> Callable[..., Any]:
-        """(class, settings) -> a reader of texts; what is compiled once for settings stays so."""
+        """(class, settings) -> a reader of texts; cached, so that settings are compiled once."""
         predictor = Predictor(self)
         return functools.lru_cache(lambda kind, *settings: kind(predictor, *settings))
 
@@ -173,19 +174,19 @@ class Model(TrainedModel):
     def batch(
         self, texts: Texts, length: int = 0, rows: int = 1, truncate: bool = False
     ) -> dict[str, jax.Array]:
-        """Returns texts as a batch for `module`, one in each row, on the devices.
+        """Returns a batch for `module`, with one text in each row, on the devices.
 
         Args:
           texts: texts or pairs.
-          length: tokens of a row, padding included; 0: those of the longest text. With one length
-            and one number of rows, a jitted function compiles once.
-          rows: the batch has a multiple of it; rows of padding, whose `example_ids` are 0, follow
-            the texts.
+          length: tokens per row, padding included; 0: the length of the longest text. With a fixed
+            length and number of rows, a jitted function compiles once.
+          rows: the number of rows is a multiple of this; padding rows, whose `example_ids` are 0,
+            follow the texts.
           truncate: whether the last tokens of texts that are too long are cut off, and counted in a
-            warning of the logger; otherwise such a text is an error.
+            logged warning; otherwise such a text is an error.
 
         Returns:
-          int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids`, `example_ids` (1, 0:
+          int32[batch, seq] `input_ids`, `token_type_ids`, `position_ids`, `example_ids` (1; 0 for
           padding), and int32[batch, 1] `cls_positions`. Add `[:, ...]` of your own where a head
           needs more.
 
@@ -237,15 +238,15 @@ class Model(TrainedModel):
             sentence-transformers says, if the model has one, else the mean.
           layer: number of the layer, 0 the embeddings' output, -1 the last one.
           normalize: whether vectors are scaled to length 1; None: as modules.json says, else not.
-          long: what is done with texts that are too long: an "error", "truncate" (the last tokens
-            are cut off), or "windows", overlapping ones, from which each token is taken once.
+          long: how texts that are too long are handled: "error", "truncate" (cuts off the last
+            tokens), or "windows" (overlapping windows, from which each token is taken once).
           stride: tokens from the start of a window to that of the next one; 0: half of a window.
           prompt: a text before each text, such as "query: ", or the name of one of the model's
             prompts; "": the model's default prompt, if it has one.
-          dimensions: number of first dimensions that are kept, before vectors are scaled; 0: all.
-          exact: whether a text has the same bytes alone, in any batch, in any order and after a
-            restart on the same kind of machine. Texts share no rows then, which takes longer for
-            short ones, and most for a single one.
+          dimensions: number of leading dimensions to keep, before vectors are scaled; 0: all.
+          exact: whether the vector of a text is bitwise identical alone, in any batch, in any order
+            and after a restart on the same kind of machine. Texts then share no rows, which is
+            slower for short ones, and most of all for a single one.
 
         >>> vectors = model.encode(["A cat.", "A dog."], normalize=True)
         >>> similarity = vectors @ vectors.T
@@ -262,10 +263,10 @@ class Model(TrainedModel):
     def encode_sparse(
         self, texts: Texts, long: Literal["error", "truncate"] = "error", prompt: str = ""
     ) -> "csr_array":
-        """Returns a weight of each word of the vocabulary for each text, most of which are 0.
+        """Returns the weight of each word of the vocabulary for each text; most weights are 0.
 
-        The weight of a word is the maximum over the tokens of log(1 + relu(logit)) (SPLADE), with
-        the logits of the masked-LM head. Two texts match by the product of their vectors.
+        The weight of a word is the maximum of log(1 + relu(logit)) over the tokens (SPLADE), with
+        the logits of the masked-LM head. Texts are compared by the dot product of their vectors.
 
         Args:
           texts, long, prompt: see `encode`; `long` is "error" or "truncate".
@@ -287,10 +288,10 @@ class Model(TrainedModel):
     def encode_multi(
         self, texts: Texts, long: Literal["error", "truncate"] = "error", prompt: str = ""
     ) -> list[np.ndarray]:
-        """Returns a vector for each token of each text, float32[tokens, features] of length 1.
+        """Returns a unit vector for each token, float32[tokens, features] for each text.
 
-        A query matches a document by MaxSim (ColBERT): the sum, over the tokens of the query, of
-        the largest product with a token of the document.
+        A query is compared with a document by MaxSim (ColBERT): the sum, over the tokens of the
+        query, of the largest dot product with a token of the document.
 
         Args:
           texts, long, prompt: see `encode`; `long` is "error" or "truncate".
@@ -337,7 +338,7 @@ class Model(TrainedModel):
         """Returns the most probable tokens for each "[MASK]" of each text.
 
         Returns:
-          A list for each text, which has a list for each mask, of `top_k` dicts
+          For each text, a list for each mask of `top_k` dicts
           `{"token": "mat", "probability": 0.41}`.
 
         Raises:
@@ -351,14 +352,14 @@ class Model(TrainedModel):
     def predict(
         self, examples: Iterable[Any], top_k: int = 5, exact: bool = False
     ) -> list[dict[str, Any]]:
-        """Returns the prediction of the model's task for each example, as `predict` writes it.
+        """Returns the task's prediction for each example, as the command `predict` writes it.
 
         Args:
           examples: texts or pairs; for a tagger texts or lists of words; for questions
             `(question, context)`; for multiple choice `(context, endings)`; or dicts, whose keys
             may be the columns that the model was trained on, as those of a table are.
           top_k: candidates for each mask, if the model fills in masks.
-          exact: whether results have the same bytes in any batch; see `encode`.
+          exact: whether results are bitwise identical in any batch; see `encode`.
 
         >>> model.predict(["A wonderful film."])
         [{'id': '0', 'label': 'good', 'probabilities': {'bad': 0.1, 'good': 0.9}}]
@@ -381,10 +382,10 @@ class Model(TrainedModel):
 
     @python_spelling()
     def rank(self, query: str, documents: Texts, top_k: int | None = None) -> list[dict[str, Any]]:
-        """Returns the documents that answer a query best, by a model of pairs (a cross-encoder).
+        """Returns the documents that best answer a query, ranked by a cross-encoder.
 
-        The score is the number that a regression predicts for (query, document), or of two classes
-        the probability of the second one.
+        The score is the number that a regression predicts for (query, document), or the probability
+        of the second of two classes.
 
         Args:
           query: first text of each pair.
@@ -434,10 +435,10 @@ class Model(TrainedModel):
 
         Args:
           texts: texts or pairs.
-          exact: whether results have the same bytes in any batch; see `encode`.
+          exact: whether results are bitwise identical in any batch; see `encode`.
 
         Raises:
-          UserError: the model has no trained head that predicts words.
+          UserError: the model has no trained head that predicts tokens.
         """
         scorer = (self._exact if exact else self)._reader(Scorer)
         return list(scorer.score([scorer.row(text) for text in _read_texts(texts)]))
@@ -455,15 +456,15 @@ class Model(TrainedModel):
         num_samples: int = 1,
         seed: int = 0,
     ) -> list[str]:
-        """Returns prompts with the text that the model continues them by.
+        """Returns each prompt followed by the model's continuation.
 
         Args:
           prompts: beginnings of texts.
           max_new_tokens: maximum number of tokens after a prompt.
-          greedy: whether to take the most probable token, without chance.
+          greedy: whether to take the most probable token instead of sampling.
           temperature: divides the logits.
           top_k: number of the most probable tokens to choose from; 0: all.
-          top_p: probability in sum of the most probable tokens to choose from.
+          top_p: cumulative probability of the most probable tokens to choose from.
           num_samples: texts for each prompt, which follow each other in the result.
           seed: sampling seed.
 
@@ -530,7 +531,7 @@ def _restore(folder: str, choices: Mapping[str, Any], params: Any) -> Model:
 
 
 def _read_texts(texts: Texts) -> Iterable[Text]:
-    """Returns texts and pairs; of a table, those of its column of texts."""
+    """Returns texts and pairs; for a table, those in its text column."""
     if is_table(texts):
         choose = "give one as a list, such as list(table['NAME'])"
         return read_examples(texts, "texts", functools.partial(read_texts, choose=choose))
@@ -548,7 +549,7 @@ class HiddenStates(nn.Module):
 
     @nn.compact
     def __call__(self, batch: Mapping[str, jax.Array], *, deterministic: bool = True) -> jax.Array:
-        """What `Model.batch` returns, or the batch of another tokenizer.
+        """Encodes a batch from `Model.batch`, or from another tokenizer.
 
         Returns float[batch, seq, hidden].
 

@@ -31,14 +31,14 @@ def export_onnx(
       int8: whether products with kernels are computed in int8.
       evaluate: file that int8 and float32 are compared on: labelled examples for a fine-tuned
         head, otherwise texts.
-      max_loss: the largest difference that is accepted, of the first metric of the task, or of 1
-        and the mean cosine.
+      max_loss: the largest accepted loss in the task's first metric, or difference between 1 and
+        the mean cosine.
 
     Returns:
       The content of model.json; with int8 also the comparison.
 
     Raises:
-      UserError: the folder is not empty; a part of the model is not translated; a package is
+      UserError: the folder is not empty; a part of the model has no ONNX translation; a package is
         missing; or int8 is worse than `max_loss` allows.
     """
     if int8 != bool(evaluate):
@@ -70,13 +70,13 @@ def _quantize(
     max_length: int,
     max_loss: float,
 ) -> dict[str, Any]:
-    """Replaces the graph by one in int8; returns how it compares.
+    """Replaces the graph with its int8 version, and returns how the two compare.
 
-    If int8 loses too much, the products that suffer most are left out, as few as are enough and at
-    most half of them. What a product suffers is the squared difference of the outputs if it alone
-    is computed in int8.
+    If int8 loses too much, the most sensitive products stay in float32: as few as needed, and at
+    most half of them. The sensitivity of a product is the squared difference of the outputs when it
+    alone is computed in int8.
     """
-    import onnx  # of the extra `onnx`, like the modules below
+    import onnx  # from the extra `onnx`, like the modules below
 
     from bert_jax.exchange.onnx.int8 import products, quantize
     from bert_jax.exchange.onnx.write import FILE
@@ -89,7 +89,7 @@ def _quantize(
 
     @functools.cache
     def without(count: int) -> tuple[bytes, Any]:
-        """Returns the graph without the first products of `order` in int8, and its result."""
+        """Returns the graph with the first `count` products left in float32, and its result."""
         made = quantize(graph, order[count:]).SerializeToString()
         return made, comparison.compare(made)
 

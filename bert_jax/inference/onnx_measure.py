@@ -31,8 +31,8 @@ class Result:
 
     Attributes:
       name: "cosine" or the name of the metric.
-      float32, int8: the values of both graphs; a cosine of the former is 1.
-      least: the least cosine; None of a metric.
+      float32, int8: the values of both graphs; with cosines, that of float32 is 1.
+      least: the smallest cosine; None for a metric.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Result:
 
 
 def open_session(source: bytes | str) -> onnxruntime.InferenceSession:
-    """Returns a session on the CPU, of the bytes of a model or the path of its file."""
+    """Returns a CPU session for the bytes of a model or the path of its file."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors only
     return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
@@ -60,11 +60,11 @@ class Comparison:
         """Reads and encodes the file, and computes the float32 outputs.
 
         Args:
-          output: "task" or "vectors", what it computes.
+          output: "task" or "vectors", what the graph computes.
           path: labelled examples for "task" of a fine-tuned model, otherwise texts.
 
         Raises:
-          UserError: the file cannot be read, or has nothing.
+          UserError: the file cannot be read, or is empty.
         """
         self._model, self._path = model, path
         self._is_scored = output == "task" and bool(model.task.HEAD)
@@ -81,7 +81,7 @@ class Comparison:
         self._float32 = list(self._run(session))
 
     def compare(self, graph: bytes) -> Result:
-        """Returns how an int8 graph compares."""
+        """Compares an int8 graph with the float32 one."""
         found = list(self._run(open_session(graph)))
         if self._is_scored:
             name, value = self._score(self._float32)
@@ -95,7 +95,7 @@ class Comparison:
         return float(sum(((a - b) ** 2).sum() for a, b in self._pairs(found)))
 
     def _pairs(self, found: Sequence[Arrays]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields the first output of both graphs for each batch; of tokens [tokens, features]."""
+        """Yields the output of both graphs for each batch; [tokens, features] if per token."""
         for ours, theirs, batch in zip(self._float32, found, self._batches, strict=True):
             a, b = ours[self._output], theirs[self._output]
             if self._per_token:
@@ -163,7 +163,7 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _answers(task: Task, outputs: Arrays, batch: Any, params: Any) -> Mapping[str, np.ndarray]:
     """Returns what a task answers, given the outputs of a graph."""
     values: Any = outputs
-    nothing: Any = None  # of a reading
+    nothing: Any = None  # the outputs' `reading`, which `answers` does not need
     if "start_logits" in outputs:
         made: Any = SpanOutputs(values["start_logits"], values["end_logits"], nothing)
     elif "word_positions" in batch:

@@ -1,25 +1,25 @@
 """The predictor: encoded texts -> packed rows -> batches -> answers.
 
 All uses of a trained model go through it: predictions, features, scores, filled masks, attention,
-the server and the Python API. Rows have one of few lengths, which depend on the model's
-maximum length only (64, 256 and 512 for BERT), so that few shapes are compiled: a text goes into a
+the server and the Python API. Rows have one of a few lengths, which depend only on the model's
+maximum length (64, 256 and 512 for BERT), so that few shapes are compiled: a text goes into a
 row of the shortest length that holds it, together with others, and attends to none of them. A batch
-of many texts has about `batch_tokens` positions. A single text, or few short ones, are a row of the
-first length of `_SINGLE_ROWS` that holds them; on one CPU device `short_rows` computes the blocks
-of such a row of up to 64 tokens.
+of many texts has about `batch_tokens` positions. A single text, or a few short ones, form one row
+of the first length in `_SINGLE_ROWS` that holds them; on one CPU device `short_rows` computes the
+blocks of such a row of up to 64 tokens.
 
 On one CPU device several threads each compute a batch: one batch at a time leaves cores idle
-in all that is too small to be divided among them. Several devices get one batch after the other,
-since their collectives must start in the same order everywhere.
+in operations that are too small to be divided among them. Several devices get one batch after the
+other, since their collectives must start in the same order everywhere.
 
-Packing changes the last bits of predictions, by intent: sums over a row run over other padding.
-Results differ by less than 1e-5 from those of one text in each row, which is how models are run
-that cannot keep the texts of a row apart: ELMo, BiLSTM and CRF heads, pairs in both orders, and
-multiple choice. Equal inputs in equal order give equal bits.
+Packing changes the last bits of predictions, by design: sums over a row include other padding.
+Results differ by less than 1e-5 from those with one text in each row. Models that cannot keep the
+texts of a row apart are run that way: ELMo, BiLSTM and CRF heads, pairs in both orders, and
+multiple choice. The same inputs in the same order give identical bits.
 
-With `TrainedModel.exact` a text gives equal bits in any batch and order: it is alone in a row
-whose length depends on it alone, and a program has one number of rows, the missing ones of padding,
-so that no sum is made in another way.
+With `TrainedModel.exact`, a text gives identical bits in any batch and order: it is alone in a row
+whose length depends only on the text, and each program has a fixed number of rows, filled up with
+padding, so no sum is computed in another way.
 """
 
 import dataclasses
@@ -46,10 +46,10 @@ from bert_jax.tasks.task import Answer, Prediction, Task, add_answers, in_order
 # Positions of a batch, padding included: on one CPU device, whose caches then hold the activations
 # of a layer, and on others.
 _CPU_BATCH_TOKENS, BATCH_TOKENS = 1024, 4096
-# Packed rows have 64 tokens or a power of four times as many, or the model's maximum: three lengths
-# for a model of 512 positions.
+# Packed rows have 64 tokens times a power of four, or the model's maximum: three lengths for a
+# model with 512 positions.
 _SHORT_ROW = 64
-# Lengths of a row that is alone.
+# Lengths of the row of a single text or of a few short ones.
 _SINGLE_ROWS = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # A row holds at most one text for each of this many positions.
 _TOKENS_PER_TEXT = 8
@@ -59,7 +59,7 @@ _SHORTEST = 16
 # A CPU gets few positions at a time, since a single text takes as long as a full batch: at least
 # 128, and up to so many features, without which narrow models wait for their programs.
 _EXACT_STEP, _EXACT_CPU_BATCH_TOKENS, _EXACT_CPU_FEATURES = 4, 128, 1 << 16
-# Batches of a window, at most; and the bytes that their outputs may take, unless a single batch
+# Maximum number of batches in a window, and of bytes that their outputs take, unless a single batch
 # needs more.
 _WINDOW_BATCHES, _WINDOW_BYTES = 64, 1 << 28
 
@@ -104,11 +104,11 @@ class Predictor:
         return self.batches(rows.lengths, packs)
 
     def batches(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields batches that have every row of `lengths` once, the longest first; not for `exact`.
+        """Yields batches that hold each row of `lengths` once, the longest first; not for `exact`.
 
         Args:
           lengths: int[rows] in tokens.
-          packs: whether several rows may share one of the batch.
+          packs: whether several of these rows may share a row of the batch.
 
         Yields:
           int64[batch, N] numbers of rows, -1: none, with N = 1 where they are not packed; and the
@@ -136,8 +136,8 @@ class Predictor:
                 yield np.pad(part, ((0, missing), (0, 0)), constant_values=-1), length
 
     def _exact_batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, int]]:
-        """Yields what `batches` does; the shapes of a batch depend on each of its rows alone."""
-        # Rows with other numbers of masks have other slots for predictions.
+        """Yields what `batches` does; the shape of a batch follows from any one of its rows."""
+        # Rows with different numbers of masks have different numbers of prediction slots.
         masks = rows.mask_counts if isinstance(rows, EncodedTexts) else np.zeros_like(rows.lengths)
         kinds: dict[tuple[int, int], list[int]] = {}
         for number, (length, count) in enumerate(zip(rows.lengths, masks, strict=True)):
@@ -158,9 +158,9 @@ class Predictor:
         return max(1, self._exact_tokens // length) * self.model.batch_shards
 
     def shapes(self, lengths: np.ndarray, packs: bool) -> Iterator[tuple[int, int]]:
-        """Yields (length, most rows) of the batches that examples of these lengths are in.
+        """Yields (length, maximum number of rows) of the batches for examples of these lengths.
 
-        The length of a row that they have alone is the first, with 1 as the number of rows.
+        If they fit into a single row, its length comes first, with 1 as the number of rows.
         """
         if self.model.exact:
             for length in {self._exact_length(length) for length in lengths.tolist()}:
@@ -177,7 +177,7 @@ class Predictor:
         return max(1, self.batch_tokens // length // shards) * shards
 
     def _single_length(self, lengths: np.ndarray) -> int:
-        """Returns the length of the row of a single text, or of few short ones; 0: of others."""
+        """Returns the length of the row for a single text or a few short ones; 0 for others."""
         count, total = len(lengths), int(lengths.sum())
         if count > 1 and total > _SHORT_ROW:
             return 0
@@ -208,8 +208,8 @@ class Predictor:
           packs: whether several may share a row; None: if the encoder keeps them apart.
 
         Yields:
-          For each batch int64[examples] numbers of examples (-1: padding), and what `forward`
-          returned, with the examples as first axis.
+          For each batch, int64[examples] numbers of examples (-1: padding), and what `forward`
+          returned, with the examples as the first axis.
         """
         packs = self.model.packs and packs is not False
         batches = self._batches_of(rows, packs)
@@ -222,7 +222,7 @@ class Predictor:
     def _compute(
         self, forward: Program, batches: Iterator[tuple[Rows, np.ndarray, int]]
     ) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yields what `run` does for batches, in order; they are made while others are computed."""
+        """Yields what `run` does, in order; batches are made while others are computed."""
 
         def dispatch(rows: Rows, numbers: np.ndarray, length: int) -> Callable[[], Any]:
             numbers = _numbers(rows, numbers)
@@ -249,7 +249,7 @@ class Predictor:
             yield waiting.popleft()()
 
     def host_batches(self, rows: Rows) -> Iterator[Batch]:
-        """Yields batches of examples, one in each row, as arrays of the host."""
+        """Yields batches of examples, one in each row, as host arrays."""
         for numbers, length in self._batches_of(rows, packs=False):
             yield rows.take(_numbers(rows, numbers), length)
 
@@ -312,7 +312,7 @@ def _max_texts(length: int) -> int:
 
 
 def _numbers(rows: Rows, numbers: np.ndarray) -> np.ndarray:
-    """Returns a batch without its axis of examples in a row, if only one example can be in it."""
+    """Drops the axis of examples in a row, if a row can hold only one."""
     return numbers if numbers.shape[1] > 1 or isinstance(rows, EncodedTexts) else numbers[:, 0]
 
 
@@ -329,7 +329,7 @@ UNEXPECTED_PAIRS = "pairs_for_a_model_trained_on_single_texts"
 
 
 class TaskPredictor:
-    """Predicts the task that a model was trained for, `task`."""
+    """Makes the predictions of the task that a model was trained for, `task`."""
 
     def __init__(self, predictor: Predictor, top_k: int = 5):
         """Compiles on first use.

@@ -1,13 +1,13 @@
-"""What the layers of an encoder know: linear classifiers of their frozen vectors.
+"""What the layers of an encoder know: linear classifiers on their frozen vectors.
 
-For each file, a logistic regression learns the classes of texts from the vectors of one layer, the
-means over all tokens, and is scored on other texts (Conneau & Kiela 2018, SentEval; Tenney et al.
-2019). The encoder is not trained. A file is a table of texts and classes, as `finetune` reads it,
-of which a fifth is held out; or one of SentEval's probing sets, with lines
+For each file, a logistic regression learns the classes of texts from the vectors of one layer,
+averaged over all tokens, and is scored on other texts (Conneau & Kiela 2018, SentEval; Tenney et
+al. 2019). The encoder is not trained. A file is a table of texts and classes, as `finetune` reads
+it, with a fifth held out; or one of SentEval's probing sets, with lines such as
 
     tr  PRES  She sees a cat .
 
-of a part (tr, va or te; va is not used), a class and a text, separated by tabs.
+which give the part (tr, va or te; va is not used), the class and the text, separated by tabs.
 """
 
 import dataclasses
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 # Share of the examples of a table that are held out.
 HELD_OUT = 0.2
-# Texts whose hidden states are in memory at a time.
+# Number of texts whose hidden states are in memory at a time.
 _WINDOW = 256
 _PARTS = ("tr", "va", "te")
-# What tables must be for.
+# The task that tables must be for.
 _TASK = "classification"
 # A text or a pair, and its class.
 _Labelled = tuple[Sequence[str], str]
@@ -48,7 +48,7 @@ class Probe:
       name: name of the file without its ending.
       classes: number of classes.
       train, test: number of texts that they learn from, and are scored on.
-      constant: accuracy of the most frequent class of the training texts.
+      constant: accuracy of the majority-class baseline, from the training texts.
       bag_of_words: accuracy of logistic regression on TF-IDF.
       layers: accuracy with the vectors of each layer, from 0, the output of the embeddings.
     """
@@ -63,12 +63,12 @@ class Probe:
 
 
 def probe(model: "Model", data: str | os.PathLike[str], max_texts: int = 0) -> list[Probe]:
-    """Returns what linear classifiers of each layer's vectors score, for each file.
+    """Returns the scores of linear classifiers on each layer's vectors, for each file.
 
     Args:
       model: any model with an encoder.
       data: a labelled file, or a folder of such files.
-      max_texts: texts that are used of a file, evenly spaced; 0: all.
+      max_texts: number of texts used from each file, evenly spaced; 0: all.
 
     Raises:
       UserError: there is no such file, or one that has no texts with one class each.

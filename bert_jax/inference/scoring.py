@@ -4,21 +4,21 @@ A masked language model gives each token a probability given all others:
 
     PLL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | all other tokens)
 
-Each token is masked in turn, so that a text of n tokens goes n times through the model (Salazar et
+Each token is masked in turn, so a text of n tokens takes n passes through the model (Salazar et
 al. 2020, "Masked Language Model Scoring", equation 1). The perplexity of a text is exp(-PLL / n),
-that of many exp(-(sum of PLL) / (sum of n)) (equation 2 there).
+that of several is exp(-(sum of PLL) / (sum of n)) (equation 2 there).
 
 A model that predicts next tokens gives the log-likelihood itself, in one pass:
 
     LL(text) = sum over its tokens t, except [CLS] and [SEP], of ln p(t | the tokens before it)
 
-For ELMo, which has a language model of each direction, ln p is the mean of the two.
+For ELMo, which has a language model for each direction, ln p is the mean of the two.
 
 The PLL of a word that the tokenizer splits is too high, since its other pieces give it away. The
-variant within words also masks the pieces of the word that follow the token (Kauf & Ivanova 2023,
+variant "within_words" also masks the pieces of the word that follow the token (Kauf & Ivanova 2023,
 "A Better Way to Do Masked Language Model Scoring", PLL-word-l2r).
 
-Where nothing begins a text (a GPT whose `_start_` was never trained), its first token has no
+If texts have no beginning marker (a GPT whose `_start_` was never trained), the first token has no
 probability and is left out.
 """
 
@@ -68,7 +68,7 @@ class Scorer:
           method: one of `language_model.METHODS`.
 
         Raises:
-          UserError: the model has no trained head that predicts tokens, or not as the method needs.
+          UserError: the model has no trained head that predicts tokens as the method needs.
         """
         self._within_words = method == "within_words"
         self._predictor, self._model = predictor, predictor.model
@@ -98,7 +98,7 @@ class Scorer:
         return self._task.begin(row, model.tokenizer) if self._task.HAS_LIKELIHOOD else row
 
     def count_passes(self, row: TextRow) -> int:
-        """Returns how often a text goes through the model."""
+        """Returns the number of passes through the model that a text takes."""
         return 1 if self._task.HAS_LIKELIHOOD else len(row.word_positions)
 
     def score(
@@ -114,7 +114,7 @@ class Scorer:
           `pseudo_log_likelihood` or `log_likelihood` in nats, `tokens`, `unknown_tokens` among them
           (whose probabilities are those of "[UNK]", not of the word), `per_token` (the mean),
           `perplexity`, and `log_probabilities` of each token. `per_token` and `perplexity` of a
-          text without a token are null.
+          text without tokens are None.
         """
         tokenizer = self._model.tokenizer
         for ids, values in self._score(rows, done):
@@ -163,7 +163,7 @@ def _forward_task(model: TrainedModel) -> Any:
     """Returns the task with which a model predicts next tokens.
 
     Raises:
-      UserError: it was not trained to.
+      UserError: the model was not trained to do so.
     """
     if model.task.HAS_LIKELIHOOD:
         return model.task

@@ -1,4 +1,4 @@
-"""Search by the vectors of a trained model: its scores, reranking, hard negatives."""
+"""Search with the vectors of a trained model: evaluation, reranking, hard negatives."""
 
 import itertools
 import os
@@ -18,11 +18,11 @@ from bert_jax.scores import bag_of_words, retrieval
 from bert_jax.tasks.cross_encoder import CrossEncoder
 from bert_jax.tasks.embedding import Embedding
 
-# Names of the prompts for queries and for documents, the first one that a model has.
+# Names of prompts for queries and for documents; the first one that a model has is used.
 _PROMPTS = {"query": ("query",), "document": ("document", "passage", "corpus")}
-# Queries that are compared with all documents at a time.
+# Number of queries that are compared with all documents at a time.
 _QUERIES = 256
-# How dense vectors are compared -> function of vectors of queries and of documents.
+# Name of a similarity of dense vectors -> function of the vectors of queries and documents.
 _DENSE = {
     "": retrieval.cosines,
     "dot": lambda queries, documents: queries @ documents.T,
@@ -37,16 +37,16 @@ def evaluate_retrieval(
 ) -> dict[str, dict[str, float]]:
     """Returns how well the vectors of a model find the relevant documents of queries.
 
-    Texts that are too long are cut off. Of equal scores, those of relevant documents come last.
+    Texts that are too long are truncated. Among equal scores, relevant documents come last.
 
     Args:
-      model: a model that gives vectors, dense, sparse or one of each token, or its folder.
-      data: a folder in the form of BEIR (`data.retrieval_set`), or its content.
-      reranker: a model of pairs (`Model.rank`), or its folder; it orders the best documents again.
-      depth: number of documents of a query that it orders.
+      model: a model that gives vectors (dense, sparse or one for each token), or its folder.
+      data: a folder in BEIR's format (`data.retrieval_set`), or its contents.
+      reranker: a cross-encoder (`Model.rank`), or its folder, which reranks the best documents.
+      depth: number of documents to rerank for each query.
 
     Returns:
-      The scores of `retrieval.RANKING_METRICS` of "tf_idf", which needs no model, "model", and
+      The values of `retrieval.RANKING_METRICS` for "tf_idf", which needs no model, "model", and
       with a reranker "reranked".
 
     Raises:
@@ -79,8 +79,8 @@ def similarities(
 ) -> Iterator[np.ndarray]:
     """Yields float[documents] for each query, how well documents match.
 
-    Dense vectors are compared by their cosine, or as config_sentence_transformers.json says, sparse
-    ones by their product, those of tokens by MaxSim.
+    Dense vectors are compared by their cosine, or as config_sentence_transformers.json says; sparse
+    ones by their dot product; token vectors by MaxSim.
     """
     if isinstance(model.task, CrossEncoder):
         raise UserError(
@@ -116,7 +116,7 @@ def _prompt(prompts: Mapping[str, str], side: str) -> str:
 
 
 def tf_idf(queries: Sequence[str], documents: Sequence[str]) -> Iterator[np.ndarray]:
-    """Yields the cosines of TF-IDF vectors, whose terms and weights are those of the documents."""
+    """Yields the cosines of TF-IDF vectors, whose terms and weights come from the documents."""
     found = bag_of_words.tf_idf([[text] for text in documents], [[text] for text in queries])
     return _rows(retrieval.sparse_products, found[1], found[0], len(queries))
 
@@ -126,7 +126,7 @@ def best_documents(
 ) -> list[np.ndarray]:
     """Returns the places of the best documents of each query, the best first.
 
-    Of equal scores, those of relevant documents come last.
+    Among equal scores, relevant documents come last.
 
     Args:
       data: queries, documents and their relevance.
@@ -151,13 +151,13 @@ def _relevance(data: RetrievalSet) -> Iterator[np.ndarray]:
 def rerank(
     model: Model, data: RetrievalSet, best: Sequence[np.ndarray], depth: int
 ) -> list[np.ndarray]:
-    """Returns the best documents in the order of a cross-encoder; the others follow as they were.
+    """Reranks the best documents with a cross-encoder; the others follow in their order.
 
     Args:
-      model: a model of pairs, see `Model.rank`.
+      model: a cross-encoder, see `Model.rank`.
       data: queries, documents and their relevance.
       best: the places of the best documents of each query.
-      depth: number of documents of each query that are scored again.
+      depth: number of documents to rerank for each query.
     """
     documents = [*data.documents.values()]
     queries = zip(data.queries.values(), best, strict=True)
@@ -185,24 +185,24 @@ def mine_negatives(
     skip: int = 0,
     at_most: float = 0.95,
 ) -> list[dict[str, str]]:
-    """Returns triplets, whose third text is one that the model takes for the second one.
+    """Returns triplets whose third text is a hard negative: one that the model takes for positive.
 
-    They are the second texts of other pairs that match the first text best.
+    Negatives are the second texts of other pairs that match the first text best.
 
     Args:
-      model: a model that gives vectors, dense, sparse or one of each token, or its folder.
+      model: a model that gives vectors (dense, sparse or one for each token), or its folder.
       pairs: pairs that belong together: a file, a table or rows, with the columns `anchor` and
         `positive` or others with texts.
-      negatives: number of triplets of a pair; fewer, if there are not as many.
-      skip: number of the best candidates that are left out, since they may belong to the text.
-      at_most: a negative's similarity is at most this part of that of the pair (Moreira et al.
-        2024, arXiv 2407.15831, section 4); 0: any.
+      negatives: number of triplets for each pair; fewer if there are not enough candidates.
+      skip: number of best candidates that are left out, since they may be positives.
+      at_most: a negative's similarity is at most this fraction of the pair's (Moreira et al. 2024,
+        arXiv 2407.15831, section 4); 0: any.
 
     Returns:
       Rows of `anchor`, `positive` and `negative`, in the order of the pairs.
 
     Raises:
-      UserError: there are no pairs, or an argument is out of its range.
+      UserError: there are no pairs, or an argument is out of range.
     """
     if not 0 <= at_most <= 1:
         raise UserError(f"at_most={at_most} must be from 0 to 1.")
@@ -214,7 +214,7 @@ def mine_negatives(
         own.setdefault(anchor, {anchor}).add(positive)
     texts = list(dict.fromkeys(positive for _, positive in rows))
     places = {text: place for place, text in enumerate(texts)}
-    found: dict[tuple[str, str], list[str]] = {}  # of a text and its positive
+    found: dict[tuple[str, str], list[str]] = {}  # keyed by text and positive
     for anchor, row in zip(own, similarities(_opened(model), list(own), texts), strict=True):
         order = np.argsort(-row, kind="stable").tolist()
         others = [place for place in order if texts[place] not in own[anchor]][skip:]

@@ -3,8 +3,8 @@
 A single text is a product of each kernel and a few tokens. XLA packs the second operand of a
 product into another layout first, which for x @ kernel means all parameters in each call. As
 kernel.T @ x.T, with hidden states float[hidden, tokens] from the first block to the last, it packs
-the tokens only: the blocks of MiniLM take half the time for 16 tokens, and as long for 128. Only
-the order of sums differs from `models.bert.Stack`, so float32 results by about 1e-6.
+only the tokens: the blocks of MiniLM take half the time for 16 tokens, and as long for 128. Only
+the order of sums differs from `models.bert.Stack`, so float32 results differ by about 1e-6.
 """
 
 import functools
@@ -27,9 +27,9 @@ from bert_jax.models.model import Encoded
 
 # (params, batch) -> outputs.
 Forward = Callable[[Any, Mapping[str, Any]], Any]
-# Tokens of a row, padding included, up to which its blocks are computed here.
+# Maximum length, padding included, of a row whose blocks are computed here.
 MAX_TOKENS = 64
-# The fields of an encoder whose blocks are computed here, with their values.
+# Fields that an encoder must have, with their values, for its blocks to be computed here.
 _BLOCKS = {
     "norm": "layer_norm",
     "norm_place": "post",
@@ -60,7 +60,7 @@ def is_short(batch: Mapping[str, np.ndarray]) -> bool:
 
 
 def transposed(params: Any) -> Any:
-    """Returns an encoder's parameters with its kernels [out, in] instead of [in, out], and back."""
+    """Returns an encoder's parameters with its kernels transposed, [in, out] <-> [out, in]."""
     return unflatten(
         {
             path: x.T if path.endswith("/kernel") and x.ndim == 2 else x
@@ -78,7 +78,7 @@ def short(forward: Forward, encoder: str) -> Forward:
     """
 
     def compute(params: Any, batch: Mapping[str, Any]) -> Any:
-        # XLA cancels this transpose and that of `_project`.
+        # XLA cancels this transpose against that of `_project`.
         params = {**params, encoder: transposed(params[encoder])}
         with nn.intercept_methods(_compute_stack):
             return forward(params, batch)
@@ -87,9 +87,9 @@ def short(forward: Forward, encoder: str) -> Forward:
 
 
 def _compute_stack(call: Callable, args: Any, kwargs: Any, context: Any) -> Any:
-    """Computes `Stack.__call__` here, and calls all other methods of modules.
+    """Computes `Stack.__call__` here, and passes on the calls of all other methods.
 
-    Dropout, attention probabilities and caches are left to it.
+    Calls with dropout, attention probabilities or caches are left to `Stack`.
     """
     stack = context.module
     if not isinstance(stack, Stack) or context.method_name != "__call__":

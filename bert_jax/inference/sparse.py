@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 
 def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]:
-    """Returns token -> weight of the weights above 0, the largest first.
+    """Returns token -> weight for the weights above 0, the largest first.
 
     Args:
       vector: float32[vocab_size].
-      pieces: tokens by id; a model may have more rows than tokens, which are named by their id.
+      pieces: tokens by id; a model may have more rows than tokens: these are named by their id.
     """
     (ids,) = np.nonzero(vector)
     ids = ids[np.argsort(-vector[ids], kind="stable")]
@@ -23,8 +23,8 @@ def named_weights(vector: np.ndarray, pieces: Sequence[str]) -> dict[str, float]
 
 
 def stack_sparse(vectors: Iterable[np.ndarray], vocab_size: int) -> "csr_array":
-    """Returns float32[texts, vocab_size] of vectors, read one by one."""
-    from scipy import sparse  # whose import adds a filter of warnings
+    """Stacks vectors, read one by one, to float32[texts, vocab_size]."""
+    from scipy import sparse  # imported here, since it adds a warnings filter
 
     rows: list[np.ndarray] = []
     data: list[np.ndarray] = []

@@ -3,7 +3,7 @@
     lm_loss        of the next token, for causal models (Radford et al. 2018, section 3.2)
     mix_l2_loss    of the weights of a scalar mix (Peters et al. 2018, section 3.2)
 
-A task does not know them: `Task.further` has functions of (outputs, batch). One's own is
+Tasks are unaware of them: `Task.further` holds functions of (outputs, batch). To add one:
 
     def z_loss(outputs, batch):
         log_z = jax.nn.logsumexp(outputs.masked_lm_logits, axis=-1)
@@ -27,7 +27,7 @@ from bert_jax.tasks.task import Batch, Task
 T = TypeVar("T", bound=Task)
 # (outputs of the task's model, batch) -> a loss whose mean is added to the task's.
 LossFunction = Callable[[Any, Batch], Sum]
-# What metrics.jsonl has in addition to the means of losses and metrics.
+# Names in metrics.jsonl besides those of losses and metrics.
 _RESERVED = (
     *("step", "split", "speed", "loss"),
     *("learning_rate", "gradient_norm", "update_norm", "skipped_share"),
@@ -35,16 +35,16 @@ _RESERVED = (
 
 
 def add_losses(task: T, losses: Mapping[str, LossFunction]) -> T:
-    """Returns a task whose loss also has the means of a user's own losses.
+    """Returns the task with a user's own losses added.
 
     Args:
-      task: any.
+      task: any task.
       losses: functions by name, under which metrics.jsonl has their means. The numerator and the
-        denominator are sums over the rows that they get, which may be those of a microbatch, and
-        the denominator depends on the batch alone.
+        denominator are sums over the rows that the function gets, which may be a microbatch, and
+        the denominator must depend only on the batch.
 
     Raises:
-      UserError: for a name that metrics.jsonl cannot have.
+      UserError: a loss has a name that metrics.jsonl cannot have.
     """
     for name in losses:
         if not name.isidentifier() or name in _RESERVED:
@@ -93,7 +93,7 @@ class _Named:
 
 @dataclasses.dataclass(frozen=True)
 class Losses:
-    """The losses that a head can add, a function (outputs, batch) -> Sums; 0: no such loss.
+    """The losses that a head can add, a function (outputs, batch) -> Sums; weight 0: no such loss.
 
     Attributes:
       lm_weight: weight of the next-token loss.
@@ -107,10 +107,10 @@ class Losses:
         """Returns a task with these losses.
 
         Args:
-          task: the task, which has an LM head if there is a loss of the next token.
+          task: the task, which has an LM head if there is a next-token loss.
 
         Raises:
-          UserError: there is a loss of the next token, and the model is not causal.
+          UserError: there is a next-token loss, and the model is not causal.
         """
         if self.lm_weight and not task.model.is_causal:
             raise UserError(
@@ -122,7 +122,7 @@ class Losses:
     def __call__(self, outputs: Any, batch: Batch) -> Sums:
         sums = self._next_tokens(outputs, batch) if self.lm_weight else {}
         if self.mix_l2:
-            # Counted once for each row but padding, so that the sums of microbatches add up.
+            # Counted once for each row except padding, so that the sums of microbatches add up.
             is_token = batch["example_ids"] > 0
             rows = is_token.any(tuple(range(1, is_token.ndim))).sum().astype(jnp.float32)
             square = (outputs.reading.mix_weights**2).sum()
@@ -133,7 +133,7 @@ class Losses:
         """The mean over the tokens of each sequence, then over sequences.
 
         As in `train.py` of openai/finetune-transformer-lm, every token but the first is predicted,
-        special tokens included. A row that has several sequences, such as choices, counts each.
+        special tokens included. If a row has several sequences, such as choices, each counts.
         """
         names = ("input_ids", "example_ids")
         flat = {name: batch[name].reshape(-1, batch[name].shape[-1]) for name in names}

@@ -1,8 +1,8 @@
-"""The loss of classes: cross-entropy, also with class weights and smoothed labels; focal loss.
+"""Classification loss: cross-entropy with class weights and label smoothing; focal loss.
 
 It is the same for one label per text, for several (each a binary decision) and for tags. Its
 denominator is the number of examples, not the sum of their weights: with `class_weights=auto` the
-mean weight is 1, and a batch without rare examples does not count more for it.
+mean weight is 1, and a batch without rare examples does not count more because of that.
 """
 
 import ast
@@ -21,7 +21,7 @@ from bert_jax.models.task_heads import IMPOSSIBLE
 from bert_jax.tasks import losses
 from bert_jax.tasks.losses import Sums
 
-# Of a field in the banner.
+# Maximum length of a field's value in the banner.
 _MAX_CHARACTERS = 200
 
 LOSS_FIELDS = ("class_weights", "weighting", "label_smoothing", "focal_gamma")
@@ -65,7 +65,7 @@ def _is_weight(weight: Any) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ClassLossConfig(Group):
-    """The fields of the loss of classes."""
+    """The fields of the classification loss."""
 
     # Weights of the labels in the loss: none; auto, by inverse frequency in
     # `data.train`: examples / (labels * examples of the label) (King and Zeng 2001), whose mean
@@ -97,7 +97,7 @@ class ClassLossConfig(Group):
             raise UserError("weighting=logits needs class_weights: set class_weights=auto.")
 
     def describe_classes(self, more: Sequence[str] = ()) -> Iterator[str]:
-        """Yields a line of the banner for each field of classes, and `more`, that is not usual."""
+        """Yields a banner line for each field of the loss, and of `more`, that is not a default."""
         for item in dataclasses.fields(self):
             if (
                 item.name in (*LOSS_FIELDS, *more)
@@ -106,7 +106,7 @@ class ClassLossConfig(Group):
                 yield f"classes    {item.name}={str(value)[:_MAX_CHARACTERS]}"
 
     def check_unset(self, names: Sequence[str], why: str) -> None:
-        """Raises UserError for a field of classes that is set where it cannot be."""
+        """Raises UserError for a field that is set where it cannot be used."""
         for item in dataclasses.fields(self):
             if item.name in names and (value := getattr(self, item.name)) != item.default:
                 raise UserError(
@@ -150,12 +150,12 @@ class ClassLoss:
         """Returns the loss that a task has.
 
         Args:
-          task: `class_weights` is not auto: `training/open` replaces that by weights.
+          task: its `class_weights` are not auto: `training/open` replaces auto with weights.
           labels: names of the labels.
           several: whether an example has several labels.
 
         Raises:
-          UserError: there is a weight of an unknown label, or a pair of weights without `several`.
+          UserError: a weight is for an unknown label, or a pair of weights without `several`.
         """
         given = parse_class_weights("task.class_weights", task.class_weights)
         for name, weight in given.items():
@@ -186,7 +186,7 @@ class ClassLoss:
         sums = losses.classify(name, logits, labels, weights)
         if self == ClassLoss():
             return sums
-        # As a matrix, like there.
+        # As a matrix, as in `losses.classify`.
         flat, rows = labels.reshape(-1), logits.reshape(-1, logits.shape[-1])
         if self.adjusts_logits:
             rows -= jnp.log(jnp.asarray([self.weights], jnp.float32))

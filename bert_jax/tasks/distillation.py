@@ -1,6 +1,6 @@
 """Distillation: a model, the student, also learns from the predictions of a teacher.
 
-What is minimized is (1 - weight) x the loss of the labels + weight x the divergence from the
+The minimized loss is (1 - weight) x the loss on the labels + weight x the divergence from the
 teacher's predictions (Hinton et al. 2015, arXiv 1503.02531).
 """
 
@@ -37,7 +37,7 @@ class BothOutputs:
 
     Attributes:
       student: outputs of the run's model.
-      teacher: outputs of the teacher's.
+      teacher: outputs of the teacher's model.
     """
 
     student: Any
@@ -45,13 +45,13 @@ class BothOutputs:
 
 
 def apply_both(task: Task, student: Any, params: Mapping[str, Any], batch: Batch) -> BothOutputs:
-    """Returns outputs of the student with those of the teacher, which has no dropout.
+    """Returns the outputs of the student with those of the teacher, computed without dropout.
 
     Args:
       task: the run's task.
       student: the outputs of its model.
       params: parameters of the teacher.
-      batch: what the student's model took.
+      batch: the input of the student's model.
     """
     assert task.taught is not None
     model = task.taught.teacher.make_model()
@@ -62,8 +62,8 @@ def apply_both(task: Task, student: Any, params: Mapping[str, Any], batch: Batch
 def training_losses(task: Task, outputs: Any, batch: Batch) -> Sums:
     """Returns the losses and metrics of a task, and with a teacher those of the distillation.
 
-    Each loss NAME_loss of predictions becomes a metric then, beside NAME_distilled_loss, the
-    divergence from the teacher. What is minimized has "weighted_" in front.
+    With a teacher, each loss NAME_loss of predictions becomes a metric, beside NAME_distilled_loss,
+    the divergence from the teacher. The minimized losses have the prefix "weighted_".
     """
     if task.taught is None:
         return task.all_losses(outputs, batch)

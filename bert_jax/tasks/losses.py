@@ -14,8 +14,8 @@ import numpy as np
 from bert_jax.models.heads import WordScores
 from bert_jax.models.model import Batch
 
-# Logits of a causal language model that are in memory at a time, over all devices: 512 MiB. More
-# positions are processed one part after the other.
+# Maximum number of logits of a causal language model in memory, over all devices: 512 MiB. With
+# more, positions are processed one part after the other.
 MAX_LOGITS = 1 << 27
 
 
@@ -23,9 +23,9 @@ MAX_LOGITS = 1 << 27
 class Sum:
     """A mean as its two parts: a weighted sum and the sum of the weights, float32[] each.
 
-    BERT's released code divides by the denominator + 1e-5; here it is the denominator itself, 1 if
-    it is 0. For one single prediction that is 1e-5 (relative) different, and for a real batch below
-    float precision.
+    BERT's released code divides by the denominator + 1e-5; here the divisor is the denominator
+    itself, or 1 if it is 0. For a single prediction, the relative difference is 1e-5; for a real
+    batch, it is below float precision.
 
     Attributes:
       numerator: the weighted sum.
@@ -73,7 +73,7 @@ def cross_entropy_of_scores(
     """`cross_entropy` of the logits of `scores`, with at most about `max_logits` in memory.
 
     With more logits, positions are processed in equal parts of the sequence, one after the other,
-    and the backward pass computes the logits of a part again.
+    and the backward pass recomputes the logits of each part.
 
     Args:
       scores: function from float[batch, seq, hidden] features to logits.
@@ -88,7 +88,7 @@ def cross_entropy_of_scores(
     if (num_parts := count_parts(scores, max_logits)) == 1:
         return cross_entropy(scores.logits(), labels)
 
-    # The table is an argument: what a rematerialized function closes over would be kept.
+    # The table is an argument: what a rematerialized function closes over stays in memory.
     @jax.checkpoint
     def part(table, bias, features, labels):
         words = dataclasses.replace(scores, features=features, table=table, bias=bias)
@@ -104,13 +104,13 @@ def cross_entropy_of_scores(
 
 
 def count_parts(scores: WordScores, max_logits: int) -> int:
-    """Returns the parts of a sequence that have at most about `max_logits` logits each."""
+    """Returns the number of parts of a sequence with at most about `max_logits` logits each."""
     rows, seq, _ = scores.features.shape
     return -(-seq // max(1, max_logits // (rows * scores.table.shape[0])))
 
 
 def split_positions(array: jax.Array, num_parts: int) -> jax.Array:
-    """[batch, seq, ...] -> [parts, batch, length, ...], filled up with zeros."""
+    """[batch, seq, ...] -> [parts, batch, length, ...], padded with zeros."""
     rows, seq = array.shape[:2]
     length = -(-seq // num_parts)
     padding = [(0, 0), (0, num_parts * length - seq)] + [(0, 0)] * (array.ndim - 2)
@@ -119,7 +119,7 @@ def split_positions(array: jax.Array, num_parts: int) -> jax.Array:
 
 
 def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array) -> Sums:
-    """Cross-entropy and accuracy of one class of several.
+    """Cross-entropy and accuracy of the choice of one class.
 
     Args:
       name: name of the results.
@@ -130,7 +130,7 @@ def classify(name: str, logits: jax.Array, labels: jax.Array, weights: jax.Array
     Returns:
       `NAME_loss` in nats and `NAME_accuracy`.
     """
-    # As a matrix: TPUs would copy logits [batch, n, classes] whose n is no multiple of 8.
+    # As a matrix: TPUs would copy logits [batch, n, classes] whose n is not a multiple of 8.
     rows = logits.reshape(-1, logits.shape[-1])
     losses, hits = (x.reshape(labels.shape) for x in cross_entropy(rows, labels.reshape(-1)))
     return weighted_sums(name, losses, hits, weights)

@@ -1,13 +1,13 @@
 """What a reader of an evaluation wants to see: confusions, calibration, and the worst errors.
 
-A review is a small JSON object, whatever the number of examples; a task has those parts that it
-can have:
+A review is a small JSON object, whatever the number of examples, with those of these parts that
+apply to the task:
 
     examples      their number
     classes       name -> [correct, predicted, gold]
     confusion     counts [gold][predicted], in the order of `classes`
     values        pairs [gold, predicted] of numbers
-    calibration   [mean probability of the answers, share of them that is correct, number] by bins
+    calibration   [mean probability of the answers, share of correct ones, number] for each bin
     wrong         the number of examples with an error
     errors        the worst of them: `id`, `gold`, `predicted`, `probability` of the wrong answer
                   where there is one, and `texts`: `name`, `text`, and `spans` [start, stop, what,
@@ -40,7 +40,7 @@ def class_rows(counts: Mapping[Any, Counts]) -> dict[str, list[int]]:
 
 
 def spread_values(gold: ArrayLike, predicted: ArrayLike) -> list[list[float]]:
-    """Returns `values` of a review, of at most 500 examples at equal distances."""
+    """Returns `values` of a review, for at most 500 evenly spaced examples."""
     pairs = np.stack([np.asarray(gold, float), np.asarray(predicted, float)], axis=1).tolist()
     return pairs[:: max(1, -(-len(pairs) // _MAX_VALUES))]
 
@@ -52,7 +52,7 @@ def error(
     texts: Iterable[dict[str, Any] | None],
     probability: float | None = None,
 ) -> dict[str, Any]:
-    """Returns one of `errors`; `texts` may have Nones."""
+    """Returns one of `errors`; Nones in `texts` are left out."""
     found = {"id": id, "gold": gold, "predicted": predicted, "texts": [t for t in texts if t]}
     return found if probability is None else found | {"probability": float(probability)}
 

@@ -1,4 +1,4 @@
-"""What the tasks on labelled examples share."""
+"""Base classes of the tasks on labelled examples."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,10 +19,11 @@ from bert_jax.tasks.task import Prediction, Task
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Labelled(Task):
-    """A task on labelled files, as far as it does not depend on the task.
+    """Base class of the tasks on labelled files.
 
     A subclass is a frozen dataclass that adds `read`, `encode`, `make_model`, `losses`, `answers`
-    and `score`; where they do not fit, it replaces `find_labels`, `bind`, `collect` and `baseline`.
+    and `score`, and overrides `find_labels`, `bind`, `collect` and `baseline` where they do not
+    fit.
 
     Attributes:
       max_sequence_length: maximum length of a row in tokens, special tokens included.
@@ -47,7 +48,7 @@ class Labelled(Task):
         return self.PACKS
 
     def for_evaluation(self, source: str) -> Self:
-        """Returns the task for a file to evaluate on, if it may lack what only training reads."""
+        """Returns the task for an evaluation file, which may lack what only training reads."""
         return self
 
     # ---------------------------------------------------------------- what a plan asks
@@ -59,11 +60,11 @@ class Labelled(Task):
     splits_texts = False
 
     def row_texts(self, example: Any) -> tuple[tuple[str, ...], ...]:
-        """Returns the texts of each row of an example that are cut off; (): none are."""
+        """Returns the texts of each row of an example that may be cut off; (): none."""
         return ()
 
     def mean_rows(self, lengths: Sequence[int], max_length: int) -> float:
-        """Returns the rows that an example has in an epoch.
+        """Returns the mean number of rows that an example has in an epoch.
 
         Args:
           lengths: lengths of examples in tokens, special tokens included.
@@ -78,7 +79,7 @@ class Labelled(Task):
         return self.labels
 
     def collect(self, examples, rows, answers):
-        """`id` and the answers of each example, for tasks with an example in each row."""
+        """`id` and the answers of each example, for tasks with one example in each row."""
         return [
             {"id": example.id, **{name: array.tolist() for name, array in answer.items()}}
             for example, answer in zip(examples, answers, strict=True)
@@ -100,7 +101,7 @@ class Labelled(Task):
             yield f"has the labels {names[0]}, and the run {names[1]}: choose another teacher."
 
     def balanced_weights(self, examples: Iterable[Any]) -> dict[str, Any]:
-        """Returns the `task.class_weights` of training examples that are meant by auto."""
+        """Returns the `task.class_weights` that auto stands for, given the training examples."""
         raise NotImplementedError
 
     def score(self, examples: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, float]:
@@ -140,7 +141,7 @@ class Labelled(Task):
         return {}
 
     def decision_scores(self, examples: Sequence[Any], rows: Any, answers: Any) -> dict[str, float]:
-        """Returns what fitted decisions change; see `collect` for the arguments."""
+        """Returns the scores that fitted decisions change; see `collect` for the arguments."""
         return {}
 
     def baseline(self, examples: Sequence[Any]) -> float | None:
@@ -152,13 +153,13 @@ class Labelled(Task):
     ) -> Sequence[Prediction] | None:
         """Returns what a simple model, trained on the training examples, predicts for others.
 
-        They have what `score` reads, and the verdict says what the encoder adds to it. None: there
-        is no such model.
+        The predictions have what `score` reads; the verdict says what the encoder adds to them.
+        None: there is no such model.
         """
         return None
 
     def evaluate(self, rows, answers, means):
-        """The scores, then the loss; of other files than `eval` with their names in front."""
+        """The scores, then the loss; for files other than `eval`, prefixed with their names."""
         predictions = self.collect(rows.examples, rows.rows, answers)
         values = self.score(rows.examples, predictions) | {"loss": means["loss"]}
         values |= self.decision_scores(rows.examples, rows.rows, answers)
@@ -187,7 +188,7 @@ class Headed(HeadConfig, Labelled):
             super().for_run(config), frozen=is_frozen and self.reads_features
         )
 
-    # Whether a frozen encoder has no dropout, as one that gives features.
+    # Whether a frozen encoder has no dropout, like a feature extractor.
     reads_features = True
 
     @property
@@ -252,7 +253,7 @@ class Pooled(PooledHeadConfig, Headed):
 
 
 def check_pool(pool: str, model: EncoderConfig) -> None:
-    """Raises UserError if the first token of each text is to be read, and sees no other one."""
+    """Raises UserError if the head reads the first token, and that sees no other one."""
     if pool == "cls" and model.is_causal:
         raise UserError(
             "task.pool='cls' reads the first token, which sees no other one in a causal model:"

@@ -28,7 +28,7 @@ from bert_jax.text.tokenization import Tokenizer
 
 # Examples that are in memory at a time, and after which predictions are on disk.
 WINDOW = 1024
-# What the devices answer for a row, and what is written for an example: JSON values.
+# What the devices return for a row, and what is written for an example, as JSON values.
 Answer = Mapping[str, np.ndarray]
 Prediction = dict[str, Any]
 
@@ -41,7 +41,7 @@ class Task(TaskConfig):
     equal tasks. Its fields are those of `config.task`, except `derived` ones. `Labelled` is the
     base of tasks on files of labelled examples, `CorpusTask` that of tasks on a corpus. A run has
     one task, whose `bind` returns the task for an encoder: modules, losses and answers are methods
-    of that one.
+    of the bound task.
 
     Attributes:
       name: its name in TASKS.
@@ -87,15 +87,15 @@ class Task(TaskConfig):
 
     @property
     def title(self) -> str:
-        """What `finetune` and `train` call the task."""
+        """The name of the task in `finetune` and `train`."""
         return self.name
 
     @property
     def column_inputs(self) -> dict[str, str]:
-        """Column of the files, by name -> the input of an example that it gives.
+        """Column name in the files -> the input of an example that the column gives.
 
-        "" for columns that only training reads. Columns without a name, or with that of an input,
-        have none.
+        The input is "" for columns that only training reads. Columns without a name, or named like
+        an input, are left out.
         """
         names = {item.name for item in self.EXAMPLE.inputs()} if self.EXAMPLE else {}
         columns = {str(getattr(self, field, "")): "" for field in ("label", "negative")}
@@ -121,7 +121,7 @@ class Task(TaskConfig):
         """Returns the task that trains a masked language model's parameters in a phase of its run.
 
         Raises:
-          UserError: the encoder cannot be trained so.
+          UserError: the encoder cannot be trained this way.
         """
         raise NotImplementedError
 
@@ -134,14 +134,14 @@ class Task(TaskConfig):
         return self if self.labels is None else dataclasses.replace(self, labels=labels)
 
     def with_untrained(self, untrained: Collection[str]) -> Self:
-        """Returns the task of a model with untrained parameters, of these paths."""
+        """Returns the task of a model whose parameters at these paths are untrained."""
         return self
 
     def relevance(self, prediction: Prediction) -> float:
-        """Returns how well the second text of a pair answers the first one, by their prediction.
+        """Returns how well the second text of a pair answers the first, given their prediction.
 
         Raises:
-          UserError: the task does not order texts.
+          UserError: the task does not rank texts.
         """
         raise UserError(
             f"config.task.name={self.name!r} does not rank texts: take a cross-encoder"
@@ -205,7 +205,7 @@ class Task(TaskConfig):
         return dataclasses.replace(self, model=model)
 
     # Whether the losses of an example depend on the outputs of other examples. Such losses need the
-    # outputs of the whole batch, arrays [batch, ...]: those of microbatches do not add up to them.
+    # outputs of the whole batch, arrays [batch, ...]: losses of microbatches do not add up to them.
     # See `gradient.compute_gradient`.
     couples_examples = False
 
@@ -225,7 +225,7 @@ class Task(TaskConfig):
         Args:
           key: random key of this batch.
           batch: the global batch.
-          progress: float32[], the fraction of the run's steps that is done.
+          progress: float32[], the fraction of the run's steps that are done.
         """
         del key, progress
         return dict(batch)
@@ -233,8 +233,8 @@ class Task(TaskConfig):
     def losses(self, outputs: Any, batch: Batch) -> Sums:
         """Returns the task's own losses of a batch or microbatch, and metrics such as accuracies.
 
-        Denominators must depend on the batch
-        alone: those of the whole batch are computed before the outputs of its microbatches.
+        Denominators must depend only on the batch: those of the whole batch are computed before the
+        outputs of its microbatches.
 
         Args:
           outputs: the model's outputs.
@@ -264,7 +264,7 @@ class Task(TaskConfig):
     ) -> Sums:
         """Returns the divergences of the predictions from a teacher's, by the names of `losses`.
 
-        Only tasks that replace it have teachers. Denominators are those of `losses`.
+        Only tasks that override this can have teachers. Denominators are those of `losses`.
 
         Args:
           outputs: the model's outputs.
@@ -322,7 +322,7 @@ class Task(TaskConfig):
         return (row for _, row in read_rows(path, Counter()))
 
     def example_row(self, example: Any) -> dict[str, Any]:
-        """Returns the columns of an example, with `TABLES_OF_EXAMPLES`."""
+        """Returns the columns of an example, if `TABLES_OF_EXAMPLES`."""
         raise NotImplementedError
 
     def cells(self, prediction: Prediction) -> list[dict[str, Any]]:
@@ -330,7 +330,7 @@ class Task(TaskConfig):
         raise NotImplementedError
 
     def fitted(self, rows: Any, answers: Sequence[Answer]) -> Self:
-        """Returns the task with what the configuration fits on evaluated rows.
+        """Returns the task with the values that the configuration fits on evaluated rows.
 
         Args:
           rows, answers: what `evaluate` takes.
@@ -338,7 +338,7 @@ class Task(TaskConfig):
         return self
 
     def fitted_values(self) -> dict[str, Any]:
-        """Returns what `fitted` has found, as JSON values; {} if nothing is fitted."""
+        """Returns the values that `fitted` found, as JSON values; {} if nothing is fitted."""
         return {}
 
     def with_fitted(self, values: Mapping[str, Any]) -> Self:
@@ -422,10 +422,10 @@ class CorpusTask(Task):
 
 
 def make_phase_task(config: RunConfig, name: str) -> Task:
-    """Returns another task than the run's, which a phase or some of its steps train.
+    """Returns a task other than the run's, which a phase or some of its steps train.
 
     Raises:
-      UserError: no phase can have the task, or none of this run.
+      UserError: the task cannot be trained in a phase, or not in a phase of this run.
     """
     kind = find_task(name) if name in TASKS else None
     if kind is None or not kind.CAN_BE_PHASE:

@@ -1,4 +1,4 @@
-"""What the tasks on pairs of texts that belong together share: their columns, vectors and ranks."""
+"""Shared parts of the tasks on pairs of texts that belong together: columns, vectors and ranks."""
 
 import dataclasses
 import functools
@@ -55,7 +55,7 @@ class TextPairs(Labelled):
         for name in ("text_a", "text_b"):
             if not getattr(self, name):
                 raise UserError(f"{name} is missing: the column of a text of each pair.")
-        _ = self.columns  # which may not go together
+        _ = self.columns  # raises if they cannot be combined
 
     @functools.cached_property
     def columns(self) -> Columns:
@@ -86,25 +86,25 @@ class TextPairs(Labelled):
         return read_table(path, columns, counts, labelled, **how)
 
     def for_evaluation(self, source):
-        # Negatives are mined for training: a file to evaluate on may have the pairs only.
+        # Negatives are mined for training: an evaluation file may have only the pairs.
         rows = read_rows(source, Counter(), self.columns.has_header)
         has_negatives = any(self.columns.negative in row for _, row in itertools.islice(rows, 1))
         return self if has_negatives else dataclasses.replace(self, negative="")
 
     def correlations(self, examples: Sequence[Any], found: Sequence[float]) -> dict[str, float]:
-        """Returns `metrics` of the scores of examples and the numbers that are predicted."""
+        """Returns `metrics`, computed from the scores of examples and the predicted numbers."""
         gold = np.array([float(example.labels[0]) for example in examples])
         return {name: correlation.METRICS[name](gold, np.array(found)) for name in self.metrics}
 
     def baseline(self, examples):
-        return 0.0 if self.has_scores else None  # of a constant; ranks of one are undefined
+        return 0.0 if self.has_scores else None  # for a constant, whose ranks are undefined
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextVectors(TextPairs):
-    """A task whose model makes vectors of texts, near for texts that belong together.
+    """A task whose model gives texts vectors that are close for texts that belong together.
 
-    The other examples of a batch are negatives, so that losses read the whole batch.
+    The other examples of a batch are negatives, so losses read the whole batch.
     """
 
     # Whether there are parameters besides those of the encoder.
@@ -155,7 +155,7 @@ class TextVectors(TextPairs):
 
     @staticmethod
     def similarities(queries: Any, candidates: Any) -> np.ndarray:
-        """Returns float[m, n], of the vectors of m texts and n others."""
+        """Returns float[m, n], the similarities of the vectors of m texts and n others."""
         return retrieval.cosines(queries, candidates)
 
     def vectors_of(self, answers: Sequence[Any], text: int) -> Any:
@@ -172,8 +172,8 @@ class TextVectors(TextPairs):
     def evaluate(self, rows, answers, means):
         """The scores, then the loss.
 
-        Predictions for pairs without scores also have `rank`, that of the own positive of an
-        anchor among all positives of the file.
+        Predictions for pairs without scores also have `rank`, the rank of an anchor's own positive
+        among all positives of the file.
         """
         predictions = self.collect(rows.examples, rows.rows, answers)
         if not self.has_scores:

@@ -1,7 +1,7 @@
 """A bidirectional language model: a recurrent encoder in both directions, and one softmax.
 
-Peters et al. 2018, section 3.1; allenai/bilm-tf `training.py`. The directions share the words,
-which the encoder makes, and the softmax; neither sees what the other reads.
+Peters et al. 2018, section 3.1; allenai/bilm-tf `training.py`. The directions share the word
+vectors, which the encoder makes, and the softmax; neither sees what the other reads.
 """
 
 import math
@@ -37,7 +37,7 @@ class BidirectionalOutputs:
 
 
 class WordSoftmax(nn.Module):
-    """The table of words that both directions are multiplied by, and a bias for each word.
+    """The output word table that both directions share, and a bias for each word.
 
     As in bilm-tf, the table starts from a normal distribution of variance 1 / features.
     """

@@ -5,8 +5,8 @@ over all words. With the words sorted by frequency, word k of V, from 0, is draw
 log-uniform probability log((k + 2) / (k + 1)) / log(V + 1), which is close to Zipf's law. Words are
 drawn until a number of different words is reached; one sample serves all positions of a batch. The
 logarithm of the number of times that a word is expected to be drawn is subtracted from its logit,
-so that the loss approximates the one of all words. These are `tf.nn.sampled_softmax_loss` and its
-default sampler, `tf.random.log_uniform_candidate_sampler(unique=True)`.
+so that the loss approximates that of the full softmax. `tf.nn.sampled_softmax_loss` does this with
+its default sampler, `tf.random.log_uniform_candidate_sampler(unique=True)`.
 """
 
 import flax.struct
@@ -20,7 +20,7 @@ class Sample:
 
     Attributes:
       ids: int32[samples].
-      num_tries: int32[], how often a word was drawn until all were different.
+      num_tries: int32[], number of draws until enough different words were found.
     """
 
     ids: jax.Array
@@ -46,10 +46,10 @@ def draw_log_uniform(key: jax.Array, count: int, vocab_size: int) -> jax.Array:
 
 
 def sample_words(key: jax.Array, num_samples: int, vocab_size: int) -> Sample:
-    """Draws log-uniform words until `num_samples` are different, and returns these.
+    """Draws log-uniform words until `num_samples` different ones are found, and returns these.
 
     Args:
-      key: decides the words.
+      key: random key.
       num_samples: below `vocab_size`.
       vocab_size: number of words.
     """
@@ -58,7 +58,7 @@ def sample_words(key: jax.Array, num_samples: int, vocab_size: int) -> Sample:
     def draw_more(state):
         number, num_found, num_tries, found, is_found = state
         ids = draw_log_uniform(jax.random.fold_in(key, number), chunk, vocab_size)
-        # A draw counts if neither an earlier one in the chunk nor a chunk before has the word.
+        # A draw counts if neither an earlier one in the chunk nor an earlier chunk has the word.
         order = jnp.argsort(ids, stable=True)
         is_first = jnp.append(True, jnp.diff(ids[order]) != 0)
         is_new = jnp.zeros(chunk, bool).at[order].set(is_first) & ~is_found[ids]

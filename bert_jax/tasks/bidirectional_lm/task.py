@@ -1,14 +1,14 @@
 """ELMo's task: the next word from left to right, and the previous one from right to left.
 
 The data are streams (corpus/streams.py), and the states of the encoder are carried from each batch
-to the next one. The task reads texts, a text a line, or a JSON object a line with `text_a`. A
+to the next one. The task reads texts, one per line, or one JSON object per line with `text_a`. A
 prediction is the probability of a text on its own, in both directions:
 
     {"tokens": 5, "forward_log_probability": -30.1, "backward_log_probability": -29.4,
      "perplexity": 142.6}
 
 Both are sums in nats over the tokens of the text and the end of the text (in the backward
-direction, its beginning); `perplexity` is exp of their negative mean for one token.
+direction, its beginning); `perplexity` is exp of their negative mean per token.
 """
 
 import dataclasses
@@ -85,8 +85,8 @@ class BidirectionalLM(CorpusTask):
 
     Attributes:
       metrics: metrics to report; all of METRICS if empty.
-      num_words: words that are predicted, those with the first ids; the others are `unk_id`. `bind`
-        sets it to that of the tokenizer, if it has fewer.
+      num_words: number of words that are predicted, those with the first ids; the others count as
+        `unk_id`. `bind` lowers it to the size of the tokenizer, if that is smaller.
       unk_id: id of the unknown word, set by `bind`.
       predicts: whether the answers are the probabilities of whole texts, set by `bind`.
     """
@@ -165,11 +165,11 @@ class BidirectionalLM(CorpusTask):
         return self.num_samples if self.softmax == "sampled" and not self.predicts else 0
 
     def check_rows(self, rows: CorpusRows) -> None:
-        """Refuses to sample words that are not sorted by frequency, and data of other words.
+        """Refuses to sample words that are not sorted by frequency, and data for other words.
 
         Raises:
           UserError: the log-uniform distribution fits the text worse than a uniform one; or the
-            statistics count other words as unknown.
+            data were prepared to predict another number of words.
         """
         manifest = rows.manifest
         form = manifest.content["formats"][str(rows.sequence_length)]
@@ -200,7 +200,7 @@ class BidirectionalLM(CorpusTask):
         """Returns the task for an encoder.
 
         Raises:
-          ValueError: more words would be sampled than there are.
+          UserError: `num_samples` is not below the number of words.
         """
         # A tokenizer of words may know more of them than its vocabulary has.
         size = getattr(tokenizer, "vocabulary_size", len(tokenizer.pieces))
@@ -225,7 +225,7 @@ class BidirectionalLM(CorpusTask):
     def losses(self, outputs: BidirectionalOutputs, batch: Batch) -> Sums:
         """Returns the mean loss of both directions, and as metrics the loss of each.
 
-        With a full softmax also the accuracy. bilm-tf multiplies the loss by the length of a row.
+        A full softmax also gives the accuracy. bilm-tf multiplies the loss by the length of a row.
         """
         weights, length = batch["target_weights"], batch["input_ids"].shape[1]
         total = weights.sum()
@@ -281,13 +281,13 @@ class BidirectionalLM(CorpusTask):
             yield -cross_entropy_of_scores(words, labels)[0]
 
     def begin(self, row: TextRow, tokenizer: Tokenizer) -> TextRow:
-        """Returns a text as it is read: it has the markers of the training rows."""
+        """Returns the text unchanged: it already has the markers of the training rows."""
         return row
 
     def log_probabilities(self, params: Any, batch: Batch) -> jax.Array:
         """float32[batch, seq]: ln p of the token after each position, the mean of both directions.
 
-        One direction gives it the tokens before it, the other one those after it.
+        One direction conditions on the tokens before it, the other on those after it.
 
         Args:
           params: the parameters of the module that `make_model` returns.
@@ -311,7 +311,7 @@ class BidirectionalLM(CorpusTask):
         return outputs.carry
 
     def head_flops_per_token(self) -> float:
-        """Of both directions."""
+        """Counts both directions."""
         words = self.num_sampled or self.model.padded_vocab_size
         return 2 * 2.0 * words * (self.model.hidden_size // 2)
 

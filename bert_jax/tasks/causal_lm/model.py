@@ -1,4 +1,4 @@
-"""The model of causal language modelling: an encoder, and scores of the next word."""
+"""The causal language model: an encoder, and scores of the next token."""
 
 import flax.linen as nn
 import jax
@@ -11,7 +11,7 @@ from bert_jax.models.model import Batch, Encoder, EncoderConfig
 
 
 class CausalLMModel(nn.Module):
-    """An encoder, and scores of the next word at each position.
+    """An encoder, and scores of the next token at each position.
 
     Attributes:
       model: the encoder's configuration.
@@ -28,7 +28,7 @@ class CausalLMModel(nn.Module):
         return getattr(self, self.model.name)
 
     def __call__(self, batch: Batch, *, deterministic: bool = True) -> WordScores:
-        """Returns the scores of the word after each position.
+        """Returns the scores of the token after each position.
 
         Args:
           batch: the encoder's input.
@@ -45,7 +45,7 @@ class CausalLMModel(nn.Module):
           cache: the keys and values of the tokens before.
 
         Returns:
-          float32[batch, padded vocab], the logits of the word after each row; and the new cache.
+          float32[batch, padded vocab], the logits of the token after each row; and the new cache.
         """
         hidden, cache = self._encoder.decode(batch, cache)
         last = jnp.maximum((batch["example_ids"] > 0).sum(1) - 1, 0)

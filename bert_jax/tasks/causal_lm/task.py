@@ -1,13 +1,13 @@
 """Next-token prediction: GPT's task (Radford et al. 2018), and BERT's as "LTR & No NSP".
 
-The encoder's mask is causal, and each position predicts the token after it. The task reads
-texts, a text a line, or a JSON object a line with `text_a` and, for a pair, `text_b`. A prediction
-is the probability of the text, given only its beginning marker:
+The encoder's mask is causal, and each position predicts the token after it. The task reads texts,
+one per line, or one JSON object per line with `text_a` and, for a pair, `text_b`. A prediction is
+the probability of the text, given only its beginning marker:
 
     {"tokens": 5, "log_probability": -9.1, "perplexity": 6.2}
 
 `log_probability` is in nats, the sum over the tokens of the text without markers and separators;
-`perplexity` is exp(-log_probability / tokens), null for a text without a token.
+`perplexity` is exp(-log_probability / tokens), null for a text without tokens.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from bert_jax.text.tokenization import Tokenizer
 
 # What an evaluation reports, the first two from the device; the others follow from the loss.
 METRICS = ("causal_lm_loss", "causal_lm_accuracy", "perplexity")
-# The same with counts of the text, which the preparation of running text stores.
+# Metrics that also need counts of the text, which the preparation of running text stores.
 OF_RUNNING_TEXT = ("word_perplexity", "bits_per_character")
 
 
@@ -61,7 +61,7 @@ class CausalLM(CorpusTask):
         """Returns the defaults for predicting next tokens with BERT.
 
         Data, sizes and settings are those of `pretraining` (paper, section 5.1, "LTR & No NSP").
-        Evaluations may also report, with rows of running text, word_perplexity and
+        With rows of running text, evaluations may also report word_perplexity and
         bits_per_character.
         """
         return PretrainingConfig(
@@ -98,8 +98,8 @@ class CausalLM(CorpusTask):
         """Returns the task of a phase in which a masked language model is trained on next tokens.
 
         All its parameters are those of the model, in the same places: the encoder, whose attention
-        is causal in this phase, and the head (arXiv 2507.00994 trains encoders so, first on next
-        tokens).
+        is causal in this phase, and the head (arXiv 2507.00994 trains encoders this way, first on
+        next tokens).
 
         Raises:
           UserError: the model has other heads or another attention pattern.
@@ -187,7 +187,7 @@ class CausalLM(CorpusTask):
 
 
 def predicted_positions(row: TextRow) -> np.ndarray:
-    """int32[...]: the positions of a text's tokens, but a first one with nothing before it."""
+    """int32[...]: the positions of a text's tokens, except a first one with nothing before it."""
     return row.word_positions[row.word_positions > 0]
 
 

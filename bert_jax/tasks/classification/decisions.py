@@ -1,4 +1,4 @@
-"""From logits of classes to probabilities and labels, with what was fitted on an evaluation."""
+"""From class logits to probabilities and labels, with what was fitted on an evaluation."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ class Decision:
     Attributes:
       several: whether an example may have several labels.
       temperature: divides the logits.
-      thresholds: a threshold for each label. The single label has the largest quotient of
-        probability and threshold; several labels are above theirs. (): the most probable label,
-        or all above 1/2.
+      thresholds: a threshold for each label. A single label is the one with the largest ratio of
+        probability to threshold; several labels are those above their thresholds. (): the most
+        probable label, or all above 1/2.
     """
 
     several: bool = False
@@ -34,7 +34,7 @@ class Decision:
         return exp / exp.sum(-1, keepdims=True)
 
     def choose(self, probabilities: np.ndarray) -> np.ndarray:
-        """Returns int[examples], the chosen labels, or bool[examples, labels] of several."""
+        """Returns int[examples], the chosen labels, or bool[examples, labels] for several."""
         if self.several:
             return probabilities > (np.array(self.thresholds) if self.thresholds else 0.5)
         return (probabilities / (self.thresholds or 1.0)).argmax(-1)
@@ -52,7 +52,7 @@ class Decision:
         Args:
           calibrates, tunes: whether the temperature and the thresholds are fitted.
           logits: float64[examples, labels].
-          gold: what `choose` would return if all were right.
+          gold: what `choose` would return if all labels were right.
           score: (gold, predicted) -> score of a single label.
         """
         fitted = Decision(self.several)

@@ -14,7 +14,7 @@ from bert_jax.tasks.task import Prediction
 def make_review(
     task: Any, examples: Sequence[TextExample], predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Returns classes, confusion and calibration; of numbers their pairs."""
+    """Returns classes, confusion, calibration and errors; for numbers, pairs and errors."""
     gold, found = task.gold(examples), task.found(predictions)
     if task.kind == "regression":
         wrongness = np.abs(gold - found)

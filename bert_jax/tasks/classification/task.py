@@ -40,7 +40,7 @@ _CLASS_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "macro_f1": lambda gold, found: scores.macro_f1(scores.class_counts(gold, found)),
     "matthews": correlation.matthews,
 }
-# Of bool[examples, classes].
+# The same for bool[examples, classes].
 _MULTI_LABEL_METRICS: dict[str, Callable[[Any, Any], float]] = {
     "accuracy": scores.accuracy,
     "f1": lambda gold, found: scores.micro(scores.multi_label_counts(gold, found)).f1,
@@ -59,7 +59,7 @@ class Classification(ClassLossConfig, Pooled):
     """Classes, several labels or a number for each text or pair.
 
     Attributes:
-      metrics: rows of METRICS[kind].
+      metrics: names in METRICS[kind].
       decision: from logits to labels.
       class_loss: the loss of classes, set by `bind`.
     """
@@ -119,7 +119,7 @@ class Classification(ClassLossConfig, Pooled):
 
     @property
     def published_set(self) -> TextTask | None:
-        """The published set, if it is one."""
+        """The published set that the task reads, if any."""
         return _PUBLISHED[self.published] if self.published else None
 
     @property
@@ -162,7 +162,7 @@ class Classification(ClassLossConfig, Pooled):
                 f"published={self.published!r} is no published set. Available:"
                 f" {', '.join(_PUBLISHED)}."
             )
-        _ = self.columns  # which may not go together
+        _ = self.columns  # raises if they cannot be combined
         if self.windows_per_epoch and self.long_texts != "windows":
             raise UserError(
                 f"windows_per_epoch={self.windows_per_epoch} has no effect with"
@@ -300,7 +300,7 @@ class Classification(ClassLossConfig, Pooled):
         return batch
 
     def losses(self, outputs: ClassificationOutputs, batch: Batch) -> Sums:
-        """Cross-entropy; of several labels the mean binary one; of a number the squared error."""
+        """Cross-entropy; for several labels, the mean binary one; for numbers, squared error."""
         logits, labels, weights = outputs.logits, batch["labels"], batch["weights"]
         if self.kind == "single":
             return self.class_loss.single("task", logits, labels, weights)
@@ -311,7 +311,7 @@ class Classification(ClassLossConfig, Pooled):
         return {"task_loss": losses.weighted_sum(values, weights)}
 
     def distilled_losses(self, outputs, teacher, batch, temperature):
-        """Divergence; of several labels the mean binary one; of a number the squared error."""
+        """Divergence; for several labels, the mean binary one; for numbers, squared error."""
         logits, targets = outputs.logits, teacher.logits
         if self.kind == "single":
             values = losses.divergence(logits, targets, temperature)
@@ -439,12 +439,12 @@ class Classification(ClassLossConfig, Pooled):
 
     def baseline(self, examples):
         if self.kind == "regression":
-            return 0.0  # of a constant
+            return 0.0  # for a constant
         metric = METRICS[self.kind][self.metrics[0]]
         return scores.majority_class_score(metric, self.gold(examples))
 
     def predict_without_encoder(self, train, examples):
-        """By logistic regression of TF-IDF, or ridge regression of numbers."""
+        """Predicts by logistic regression on TF-IDF, or for numbers by ridge regression."""
         x, test = bag_of_words.tf_idf(*([e.texts for e in part] for part in (train, examples)))
         gold = self.gold(train)
         if self.kind == "regression":

@@ -12,9 +12,9 @@ from bert_jax.models.model import Batch, EncoderConfig, complete_batch
 from bert_jax.models.task_heads import IMPOSSIBLE, flat_batch
 from bert_jax.tasks.losses import split_positions
 
-# Products of tokens that are in memory at a time, over all devices: 128 MiB.
+# Maximum number of products of tokens in memory, over all devices: 128 MiB.
 MAX_PRODUCTS = 1 << 25
-# Of a squared length, for vectors of padding.
+# Minimum of a squared norm, for the vectors of padding.
 _SMALLEST = 1e-24
 
 
@@ -80,11 +80,11 @@ class Projection(nn.Module):
 def max_similarities(outputs: ColbertOutputs, max_products: int = MAX_PRODUCTS) -> jax.Array:
     """Returns the MaxSim of first texts with all candidates, float32[batch, candidates].
 
-    It is the sum, over the tokens of the first text, of the largest product with a token of the
+    It is the sum, over the tokens of the first text, of the largest dot product with a token of the
     candidate. The candidates are the second texts of all rows, then their third ones.
 
     With more products of tokens, the tokens of the first texts are processed in equal parts, one
-    after the other, and the backward pass computes the products of a part again.
+    after the other, and the backward pass recomputes the products of each part.
 
     Args:
       outputs: what the model returns for examples of two or three texts.

@@ -1,7 +1,7 @@
 """ColBERT: a vector of each token (Khattab and Zaharia 2020, arXiv 2004.12832).
 
-The last hidden states are projected to few dimensions and scaled to length 1. A text matches
-another one by MaxSim: the sum, over its tokens, of the largest product with a token of the other.
+The last hidden states are projected to a few dimensions and scaled to length 1. Texts are compared
+by MaxSim: the sum, over the tokens of one, of the largest dot product with a token of the other.
 All tokens count, [CLS], [SEP] and punctuation too, and queries are not filled up with [MASK], as
 sentence-transformers' MultiVectorEncoder has it by default.
 """
@@ -52,7 +52,7 @@ class Colbert(TextVectors):
     similarities = staticmethod(retrieval.max_similarities)
 
     def vectors_of(self, answers, text):
-        """Returns an array of objects, float32[tokens, features] of each example."""
+        """Returns an object array, with float32[tokens, features] for each example."""
         return retrieval.ragged([a["vectors"][text][a["is_token"][text]] for a in answers])
 
     def collect(self, examples, rows, answers):

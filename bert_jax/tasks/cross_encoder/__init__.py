@@ -1,4 +1,4 @@
-"""Cross-encoders: how well a text answers another one, by reading both at once."""
+"""Cross-encoders: how well one text answers another, from reading both at once."""
 
 from bert_jax.tasks.cross_encoder.task import CrossEncoder
 

@@ -1,9 +1,9 @@
-"""Cross-encoders: how well a text answers another one, by reading both at once.
+"""Cross-encoders: how well one text answers another, from reading both at once.
 
-The first text and the second one are a pair of the encoder, whose score is the sigmoid of a logit
-(Nogueira and Cho 2019, arXiv 1901.04085), as that of sentence-transformers' CrossEncoder. The loss
-is the binary cross-entropy of the score and 1 for the second text of a pair, 0 for a negative, or
-the score of the file.
+The encoder reads the two texts as a pair, whose score is the sigmoid of a logit (Nogueira and Cho
+2019, arXiv 1901.04085), as in sentence-transformers' CrossEncoder. The loss is the binary
+cross-entropy of the score, with the target 1 for the second text of a pair, 0 for a negative, or
+the score in the file.
 """
 
 import dataclasses
@@ -108,8 +108,8 @@ class CrossEncoder(TextPairs, Pooled):
     def with_negatives(self, examples: Iterable[TextExample]) -> Iterator[list[TextExample]]:
         """Yields each example as a pair with the label 1, then those of its negatives with 0.
 
-        Examples without labels and those with scores are yielded alone. What is drawn depends on
-        the examples only; texts that belong to an equal first text are not drawn.
+        Examples without labels and those with scores are yielded alone. The draw depends only on
+        the examples; texts that belong to an equal first text are not drawn.
         """
         examples = list(examples)
         own: dict[str, set[str]] = {}
@@ -147,7 +147,7 @@ class CrossEncoder(TextPairs, Pooled):
         return {"logit": outputs.logits[..., 0]}
 
     def collect(self, examples, rows, answers):
-        """`score`, and `rank` among the negatives of the pair, if it has some.
+        """`score`, and `rank` among the negatives of the pair, if it has any.
 
         The rank of a pair is the number of pairs, itself included, that score at least as high.
         """

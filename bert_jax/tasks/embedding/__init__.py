@@ -1,4 +1,4 @@
-"""Embeddings: vectors of texts, near for texts that belong together (Reimers and Gurevych 2019)."""
+"""Embeddings: text vectors, close for texts that belong together (Reimers and Gurevych 2019)."""
 
 from bert_jax.tasks.embedding.task import Embedding
 

@@ -3,8 +3,8 @@
 in_batch            -log softmax(cosines of an anchor with all positives and negatives of the
                     batch / temperature)[its positive]: multiple negatives ranking (Henderson et
                     al. 2017, arXiv 1705.00652), InfoNCE (van den Oord et al. 2018, 1807.03748)
-in_batch_symmetric  the mean of it and of the same from positives to anchors (Radford et al.
-                    2021, arXiv 2103.00020)
+in_batch_symmetric  the mean of in_batch and of the same from positives to anchors (Radford et
+                    al. 2021, arXiv 2103.00020)
 cosent              log(1 + sum of exp((cosine_i - cosine_j) / temperature) over all pairs i, j
                     with score_i < score_j) (Su 2022, kexue.fm/archives/8847)
 cosine_mse          squared difference of the cosine and the score (Reimers and Gurevych 2019,
@@ -18,9 +18,9 @@ from bert_jax.models.model import Batch
 from bert_jax.models.task_heads import IMPOSSIBLE
 from bert_jax.tasks.losses import Sum, Sums, cross_entropy, weighted_sum, weighted_sums
 
-# Those that read the scores of pairs, which the others have not.
+# Losses that read the scores of pairs; the others take pairs without scores.
 SCORED = ("cosent", "cosine_mse")
-# Of a squared length, for vectors of padding.
+# Minimum of a squared norm, for the vectors of padding.
 _SMALLEST = 1e-24
 
 
@@ -83,10 +83,10 @@ def in_batch_loss(name: str, kind: str, logits: jax.Array, batch: Batch) -> Sums
 def _contrast(
     logits: jax.Array, related: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """float32[batch] losses and hits, of which candidate of float32[batch, candidates] is it.
+    """float32[batch] losses and hits of the choice of a candidate, float32[batch, candidates].
 
-    The correct candidate of a row has the row's number; `related`, bool[batch, candidates], and
-    those of padding are no negatives.
+    The correct candidate of a row has the row's number; candidates that are `related`,
+    bool[batch, candidates], or padding are not negatives.
     """
     rows, columns = logits.shape
     is_absent = jnp.tile(weights == 0, columns // rows)[None]
@@ -96,7 +96,7 @@ def _contrast(
 
 
 def _related(text_ids: jax.Array) -> jax.Array:
-    """bool[batch, candidates], which candidates are as good for an anchor as its own positive.
+    """bool[batch, candidates]: whether a candidate is as good for an anchor as its own positive.
 
     They are equal to its positive or to the anchor itself, or positives of an equal anchor.
     """

@@ -1,7 +1,7 @@
-"""Embeddings: vectors of texts, near for texts that belong together (Reimers and Gurevych 2019).
+"""Embeddings: text vectors, close for texts that belong together (Reimers and Gurevych 2019).
 
 An example is a pair (anchor, positive), a triplet with a negative, or a pair with a score. The
-vector of a text is pooled from the encoder's last layer; there are no other parameters, so that
+vector of a text is pooled from the encoder's last layer; there are no other parameters, so
 `encode` and sentence-transformers compute the same vectors.
 """
 
@@ -115,7 +115,7 @@ class Embedding(TextVectors):
         return EmbeddingModel(self.model, PooledHeadConfig(pool=self.pool, pooler=False))
 
     def losses(self, outputs: EmbeddingOutputs, batch: Batch) -> Sums:
-        """Those of the whole vectors, `task_loss`, and of each prefix, such as `task_64_loss`."""
+        """Losses of the whole vectors, `task_loss`, and of each prefix, such as `task_64_loss`."""
         vectors = outputs.vectors
         sums = embedding_loss("task", self.loss, vectors, batch, self.temperature)
         for size in self.matryoshka:
@@ -134,7 +134,7 @@ class Embedding(TextVectors):
 
     @property
     def sentence_vectors(self) -> SentenceVectors:
-        # Losses read cosines, so that only the directions of vectors are trained.
+        # Losses read cosines, so only the directions of vectors are trained.
         return SentenceVectors(self.pool, True, self.max_sequence_length)
 
     def evaluate(self, rows, answers, means):

@@ -94,7 +94,7 @@ class MultipleChoice(Pooled):
         return {"probabilities": jax.nn.softmax(outputs.logits)}
 
     def collect(self, examples, rows, answers):
-        """`choice`, its number and `ending`, and the `probabilities` of all."""
+        """`choice`, the number of an ending, its text `ending`, and all `probabilities`."""
         predictions = []
         for example, answer in zip(examples, answers, strict=True):
             probabilities = answer["probabilities"][: len(example.endings)]

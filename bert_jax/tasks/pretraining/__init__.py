@@ -1,4 +1,4 @@
-"""BERT's own task: masked tokens and, unless left out, whether B really follows A."""
+"""BERT's own task: masked tokens and, unless disabled, whether B really follows A."""
 
 from bert_jax.tasks.pretraining.task import Pretraining
 

@@ -1,7 +1,7 @@
 """Loss and accuracy of masked tokens with a copy head, without the probabilities of all words.
 
-The loss needs the probability of the label. The accuracy needs the most probable word: that is the
-largest logit's, or one that is copied, so only the words of the example are compared with it.
+The loss needs the probability of the label. The accuracy needs the most probable word: it has the
+largest logit or is copied, so only that word and the words of the example are compared.
 """
 
 import jax
@@ -43,7 +43,7 @@ def _log_of_others(
     label_logits = jnp.take_along_axis(logits, labels[:, :, None], axis=2)  # [B, P, 1]
 
     def log_softmax(word_logits):
-        # In this order the label's is exactly -word_losses.
+        # Computed in this order, the label's value is exactly -word_losses.
         return (word_logits - label_logits) - word_losses[:, :, None]
 
     best_word = log_softmax(logits.max(-1, keepdims=True))[:, :, 0]

@@ -1,7 +1,7 @@
-"""The choice of units of several tokens to mask: words or phrases, each whole or not at all.
+"""Chooses multi-token units to mask: words or phrases, each whole or not at all.
 
-A unit is a run of candidates from a start to the next start. Units come in a random order, by
-sorting, and each is taken if it still fits in what is left of its example's budget.
+A unit is a run of candidates from one start to the next. Units come in random order, by sorting,
+and each is taken if it still fits into the rest of its example's budget.
 """
 
 import dataclasses
@@ -16,9 +16,10 @@ class Tokens:
 
     Attributes:
       example_ids: int32[batch, seq].
-      is_candidate: bool[batch, seq], may be chosen.
+      is_candidate: bool[batch, seq], whether the token may be chosen.
       same: bool[batch, seq, seq], whether two positions belong to the same example.
-      budget: int32[batch, seq], predictions of the token's example; unused for `bernoulli`.
+      budget: int32[batch, seq], number of predictions in the token's example; unused for
+        `bernoulli`.
       num_examples: maximum number of examples in a row.
     """
 
@@ -34,9 +35,9 @@ def choose_phrases(
 ) -> jax.Array:
     """bool[batch, seq]: whole phrases and words, by weight, leaving out those that no longer fit.
 
-    The order is that of -log(1 - u) / weight, u being a unit's random bits as a fraction: then each
-    next unit has a probability proportional to its weight among those that are left (exponential
-    race). With equal weights, it is the order of the bits, as for words.
+    Units are ordered by -log(1 - u) / weight, where u is a unit's random bits as a fraction: each
+    next unit then has a probability proportional to its weight among those that are left
+    (exponential race). With equal weights, this is the order of the bits, as for words.
     """
     starts = tokens.is_candidate & (opens_example(tokens) | (mask_units > 0))
     if all(weight == 1 for weight in weights_by_number):
@@ -46,7 +47,7 @@ def choose_phrases(
     weights = jnp.asarray(weights_by_number, jnp.float32)[numbers]
     waiting = -jnp.log1p(-order.astype(jnp.float32) * 2.0**-32)
     race = jnp.where(weights > 0, waiting / jnp.where(weights > 0, weights, 1), jnp.inf)
-    # Bits that give the same float32 decide by themselves.
+    # The bits break ties in float32.
     return choose_units((order, race), tokens, starts, weights > 0)
 
 
@@ -66,7 +67,7 @@ def choose_units(
     """bool[batch, seq]: whole units, each from a start to the next, one after the other.
 
     Args:
-      order: [batch, seq] each, by which units are sorted, the last one first.
+      order: sort keys of the units, [batch, seq] each; the last one is the primary key.
       tokens: tokens of the rows.
       starts: bool[batch, seq], the first token of each unit.
       allowed: bool[batch, seq], at a start whether the unit may be chosen; None: all may.
@@ -86,16 +87,16 @@ def choose_units(
 
 
 def latest(flags: jax.Array) -> jax.Array:
-    """int32[batch, seq]: where the latest flag up to each place is (0 before the first one)."""
+    """int32[batch, seq]: position of the latest flag up to each place (0 before the first one)."""
     return jax.lax.cummax(jnp.where(flags, jnp.arange(flags.shape[1])[None], 0), axis=1)
 
 
 def _fill_greedily(
     length: jax.Array, budget: jax.Array, example: jax.Array, num_examples: int
 ) -> jax.Array:
-    """bool[batch, n]: which items are taken, one after the other, if they fit in their example's.
+    """bool[batch, n]: which items are taken, one by one, if they fit in their example's budget.
 
-    The arrays are int32[batch, n], in the order in which the items come; length 0 is no item.
+    The arrays are int32[batch, n], in the order in which the items come; length 0 means no item.
     """
 
     def take(taken, item):
@@ -105,6 +106,6 @@ def _fill_greedily(
         fits = (size > 0) & (total <= limit)
         return taken + jnp.where(fits, size, 0)[:, None] * mine, fits
 
-    nothing = jnp.zeros((length.shape[0], num_examples + 1), jnp.int32)  # [:, 0] is padding's
+    nothing = jnp.zeros((length.shape[0], num_examples + 1), jnp.int32)  # [:, 0] is for padding
     _, fits = jax.lax.scan(take, nothing, (length.T, budget.T, example.T))
     return fits.T

@@ -1,10 +1,9 @@
 """Which tokens are masked: drawn on the device, independently at each step.
 
-A pure function of (key, batch, rule). The procedure is the one of `create_masked_lm_predictions`
-in google-research/bert: of each example a fraction of the tokens, [CLS] and [SEP] counted, at
-least one; 80 % of them become [MASK], 10 % stay, 10 % become any id of the vocabulary.
-`MaskingRule.rounding` has other definitions of that number of tokens, and the shares can be
-changed.
+A pure function of (key, batch, rule). The procedure is that of `create_masked_lm_predictions` in
+google-research/bert: it chooses a fraction of each example's tokens, counting [CLS] and [SEP], and
+at least one; 80 % of them become [MASK], 10 % stay, 10 % become a random id of the vocabulary.
+`MaskingRule.rounding` has other definitions of the number of tokens, and the shares can be changed.
 """
 
 import dataclasses
@@ -44,17 +43,17 @@ class MaskingRule:
       mask_id: id of [MASK].
       never_masked: ids of [CLS], [SEP] and [PAD].
       is_continuation: for each id whether it continues a word; for `whole_word` and `span`.
-      rounding: number of tokens to choose of an example's n, p being `masked_lm_prob`:
+      rounding: number of tokens to choose from an example's n, where p is `masked_lm_prob`:
         `half_even`: round(n * p), at least one, as in google-research/bert under Python 3;
         `stochastic`: floor(n * p + u), u uniform below 1 (fairseq, `mask_tokens_dataset.py`);
-        `bernoulli`: each candidate independently with probability p, so that any number is possible
+        `bernoulli`: each candidate independently with probability p, so any number is possible
         (transformers, `DataCollatorForLanguageModeling`); for `subword` only;
-        `row`: `max_predictions` of each row, whatever its examples and their lengths, so that no
+        `row`: `max_predictions` in each row, whatever its examples and their lengths, so that no
         slot is empty; at most half of a row's candidates; for `subword` only.
       mask_share: share of the chosen tokens that become [MASK].
-      random_share: share of them that become any id; the others stay.
+      random_share: share of them that become a random id; the others stay.
       unit_weights: for `phrase`, the weights of units whose first token has the number 1, 2, ... in
-        `mask_units`; 0 is never masked.
+        `mask_units`; units with weight 0 are never masked.
     """
 
     masked_lm_prob: float
@@ -80,8 +79,8 @@ def mask_batch(
       key: random key of this batch.
       batch: int32[batch, seq] `input_ids` and `example_ids` (0: padding), `mask_units` for
         `phrase`, and anything else.
-      rule: how.
-      progress: the part of the run that is done, 0 to 1, for rates that fall.
+      rule: how to mask.
+      progress: fraction of the run that is done, 0 to 1, for rates that decay.
 
     Returns:
       The batch with `input_ids` corrupted and [batch, P] arrays added: int32
@@ -142,7 +141,7 @@ def _properties(
     """Returns the properties of each token; see `Tokens`."""
     same = example_ids[:, :, None] == example_ids[:, None, :]
     length = same.sum(-1)
-    # Of examples of each length; a constant rate in double precision, as the originals.
+    # For each length of an example; a constant rate in double precision, as in the originals.
     xp = jnp if rule.final_prob else np
     wanted = xp.arange(example_ids.shape[1] + 1) * prob
     if rule.rounding == "stochastic":
@@ -161,7 +160,7 @@ def _properties(
 def _choose_tokens(order: jax.Array, tokens: Tokens) -> jax.Array:
     """bool[batch, seq]: a random choice of each example's candidates, up to its budget.
 
-    By sorting, here and below: if ranks came from comparing all pairs, XLA would recompute them in
+    By sorting, here and below: if ranks came from comparing all pairs, XLA would recompute them for
     every use, down to each element that the model gathers with them.
     """
     turn = jnp.lexsort((order, ~tokens.is_candidate, tokens.example_ids), axis=1)
@@ -179,7 +178,8 @@ def _into_slots(
 ) -> tuple[jax.Array, jax.Array]:
     """Ascending positions of the chosen tokens, int32[batch, size], and which slots are in use.
 
-    Of more than `size` tokens, or `limits`, int32[batch, 1], the first in `order` are taken.
+    If more than `size` tokens, or `limits`, int32[batch, 1], are chosen, the first in `order` are
+    taken.
     """
     length = chosen.shape[1]
     first = jnp.lexsort((order, ~chosen), axis=1)[:, :size]

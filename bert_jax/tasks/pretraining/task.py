@@ -1,6 +1,6 @@
-"""BERT's own task: masked tokens and, unless left out, whether B really follows A.
+"""BERT's own task: masked tokens and, unless disabled, whether B really follows A.
 
-The task reads texts whose [MASK]s are to be filled in: a text a line, or a JSON object a line
+The task reads texts whose [MASK]s are to be filled in: one per line, or one JSON object per line
 with `text_a` and, for a pair, `text_b`. A prediction is
 
     {"next_sentence": {"is_next": 0.97, "random_next": 0.03},
@@ -51,7 +51,7 @@ class Pretraining(CorpusTask):
     Attributes:
       metrics: empty: every mean of the device's sums is reported.
       next_sentence: whether next sentences are predicted.
-      judges_pairs: whether that head is trained.
+      judges_pairs: whether the next-sentence head is trained.
       top_k: candidates for each mask in the answers.
       rule: masking on the device; None: the batches come with masks. This and what follows is set
         by `bind`.
@@ -201,7 +201,7 @@ class Pretraining(CorpusTask):
         return sums
 
     def answers(self, outputs: PreTrainingOutputs, batch: Batch) -> dict[str, jax.Array]:
-        """float32[batch, masks, top_k] `probabilities`, their `tokens`; float32[batch, N, 2]."""
+        """[batch, masks, top_k] `probabilities`, float32, `tokens`, int32; also `next_sentence`."""
         if not self.num_pieces:
             return {}
         probabilities = outputs.probabilities(self.num_pieces)
@@ -217,7 +217,7 @@ class Pretraining(CorpusTask):
         if self.model.has_copy_head:
             flops += copy_flops(self.model, length, predictions)
         if isinstance(self.model, TransformerConfig) and self.model.last_layer_predicted_only:
-            # What the encoder's own FLOPs count too much.
+            # What the encoder's own FLOPs overcount.
             copies = self.model.has_copy_head
             unread = feed_forward_flops(self.model) if copies else query_flops(self.model, length)
             flops -= (length - predictions) * unread

@@ -13,7 +13,7 @@ from bert_jax.tasks.task import Prediction
 def make_review(
     task: Any, examples: Sequence[Question], predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Returns calibration; right is what the official script finds equal to a gold answer."""
+    """Returns calibration and errors; right answers equal a gold one for the official script."""
     exact = cmrc.exact if task.is_chinese else squad.exact
     sure, right, errors = [], [], []
     for example, prediction in zip(examples, predictions, strict=True):

@@ -26,7 +26,7 @@ from bert_jax.tasks.task import (
     Prediction,
 )
 
-# By whether "no answer" is an answer.
+# Keyed by whether "no answer" is an answer.
 METRICS = {
     False: ("f1", "exact_match"),
     True: ("f1", "exact", "exact_match", "best_f1", "best_exact"),
@@ -86,8 +86,8 @@ class Span(Headed):
         """The questions of a file.
 
         Raises:
-          UserError: see `read_questions`; or none has an answer in its text, without
-            `null_answers`.
+          UserError: see `read_questions`; or, without `null_answers`, no question has an answer in
+            its text.
         """
         has_answers = self.null_answers or not labelled
         for question in read_questions(path, counts, labelled):
@@ -171,7 +171,7 @@ class Span(Headed):
             odds = {p["id"]: p["null_odds"] for p in predictions}
             odds = {key: math.inf if value is None else value for key, value in odds.items()}
             values = squad_v2(gold, found, odds, self.null_threshold)
-            if "exact_match" in self.metrics:  # SQuAD 1.1's name of it
+            if "exact_match" in self.metrics:  # SQuAD 1.1's name for it
                 values["exact_match"] = values["exact"]
         else:
             answered = {key: answers for key, answers in gold.items() if answers}
@@ -180,7 +180,7 @@ class Span(Headed):
         return {name: values[name] for name in self.metrics} | values
 
     def baseline(self, examples):
-        """Of no answer to anything."""
+        """Returns the score of answering no question."""
         if not self.null_answers:
             return 0.0
         return 100 * sum(not example.answers for example in examples) / len(examples)
@@ -189,7 +189,7 @@ class Span(Headed):
 def _logits(outputs: SpanOutputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """float32[batch, seq] logits of the start and of the end.
 
-    Of rows with several examples, whose answers are in their own example, [batch, examples, seq].
+    For rows with several examples, [batch, examples, seq], each only within its own example.
     """
     start, end, weights = outputs.start_logits, outputs.end_logits, batch["weights"]
     if weights.ndim == 1:

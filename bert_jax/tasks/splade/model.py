@@ -1,4 +1,4 @@
-"""SPLADE's model: an encoder and its masked-LM head, pooled to a weight of each word."""
+"""SPLADE's model: an encoder and its masked-LM head, pooled to a weight for each word."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from bert_jax.models.pooling import pool
 from bert_jax.models.task_heads import EmbeddingOutputs, flat_batch
 from bert_jax.tasks.losses import count_parts, split_positions
 
-# Logits that are in memory at a time, over all devices: 128 MiB. For 32 texts of 128 tokens and
+# Maximum number of logits in memory, over all devices: 128 MiB. For 32 texts of 128 tokens and
 # 30,522 words a step needs 389 MiB instead of 1,442, in the same time (2 CPU cores).
 MAX_LOGITS = 1 << 25
 
@@ -47,10 +47,10 @@ class SpladeModel(nn.Module):
 
 
 def word_weights(scores: WordScores, batch: Batch, max_logits: int = MAX_LOGITS) -> jax.Array:
-    """Returns log(1 + relu(logit)) of each word, the maximum over all tokens of a text.
+    """Returns the maximum of log(1 + relu(logit)) over the tokens of a text, for each word.
 
     With more logits, positions are processed in equal parts of the sequence, one after the other,
-    and the backward pass computes the logits of a part again.
+    and the backward pass recomputes the logits of each part.
 
     Args:
       scores: float[batch, seq, hidden] features, which give the logits.
@@ -66,14 +66,14 @@ def word_weights(scores: WordScores, batch: Batch, max_logits: int = MAX_LOGITS)
         part = {"example_ids": example_ids, "cls_positions": batch["cls_positions"]}
         return jnp.maximum(highest, pool("max", words.logits(), part))
 
-    # The logarithm grows with the logit, so that the maximum comes first; it starts at 0, as relu.
+    # The logarithm is monotonic, so the maximum can come first; it starts at 0, which applies relu.
     shape = (*batch["cls_positions"].shape, len(scores.table))
     highest = jnp.zeros(shape, jnp.float32)
     arrays = (scores.features, batch["example_ids"])
     if (num_parts := count_parts(scores, max_logits)) == 1:
         return jnp.log1p(maximum(scores.table, scores.bias, highest, *arrays))
 
-    # The table is an argument: what a rematerialized function closes over would be kept.
+    # The table is an argument: what a rematerialized function closes over stays in memory.
     part = jax.checkpoint(maximum)
 
     def step(highest, inputs):

@@ -1,10 +1,10 @@
 """SPLADE: sparse vectors of texts, weights of words (Formal et al. 2021, arXiv 2109.10086).
 
-The weight of a word is max over the tokens of a text of log(1 + relu(logit)), where the logits are
-those of the encoder's masked-LM head. Texts match by the product of their vectors, which an
-inverted index computes. A regularizer of the expected number of its operations makes vectors
-sparse: FLOPS (Paria et al. 2020, arXiv 2004.05665), the sum over all words of the squared mean
-weight in a batch.
+The weight of a word is the maximum of log(1 + relu(logit)) over the tokens of a text, with the
+logits of the encoder's masked-LM head. Texts are compared by the dot product of their vectors,
+which an inverted index computes. A regularizer on the expected number of its operations makes
+vectors sparse: FLOPS (Paria et al. 2020, arXiv 2004.05665), the sum over all words of the squared
+mean weight in a batch.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Splade(TextVectors):
     """Sparse vectors of texts.
 
     Attributes:
-      is_trained: whether batches are those of training, in which regularizers grow.
+      is_trained: whether batches are for training, in which the regularizers' weights grow.
     """
 
     name: str = "splade"
@@ -101,7 +101,7 @@ class Splade(TextVectors):
 
     def vectors_of(self, answers, text):
         """Returns a CSR array, float32[examples, vocab_size]."""
-        from scipy import sparse  # whose import adds a filter of warnings
+        from scipy import sparse  # imported here, since it adds a warnings filter
 
         return sparse.csr_array(np.stack([answer["vectors"][text] for answer in answers]))
 

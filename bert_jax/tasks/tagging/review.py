@@ -21,7 +21,7 @@ def tags_of(
 def make_review(
     task: Any, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]
 ) -> dict[str, Any]:
-    """Returns classes, of other tags than entities the confusion, calibration."""
+    """Returns classes, the confusion of tags other than entities, calibration and errors."""
     gold, found = tags_of(examples, predictions)
     pairs = [pair for a, b in zip(gold, found, strict=True) for pair in zip(a, b, strict=True)]
     parts: dict[str, Any] = {"classes": review.class_rows(task.counts(examples, predictions))}

@@ -41,7 +41,7 @@ from bert_jax.tasks.task import (
     Prediction,
 )
 
-# By whether tags are those of entities.
+# Keyed by whether tags mark entities.
 METRICS = {True: ("f1", "precision", "recall", "accuracy"), False: ("accuracy",)}
 
 
@@ -165,7 +165,7 @@ class Tagging(ClassLossConfig, Headed):
         return encode_words(examples, tokenizer, length, labels, counts, *how)
 
     def windows(self, examples):
-        """Examples that are read as context of each other are never separated."""
+        """Examples that serve as context for each other are never separated."""
         window = []
         for document in documents(examples, self.document_context):
             window += document
@@ -190,10 +190,10 @@ class Tagging(ClassLossConfig, Headed):
         return batch | {"word_positions": batch["position_ids"], "is_word": is_word}
 
     def losses(self, outputs: TaggingOutputs, batch: Batch) -> Sums:
-        """Cross-entropy of each word, or with a CRF minus the log-likelihood of each row.
+        """Cross-entropy of each word, or with a CRF the negative log-likelihood of each row.
 
-        Divided by the words of all rows that predict any, the latter has the magnitude of the
-        former.
+        The latter is divided by the number of words in all rows that predict any, so that both have
+        the same magnitude.
         """
         labels, weights = batch["labels"], batch["weights"]
         if outputs.crf is None:
@@ -219,7 +219,7 @@ class Tagging(ClassLossConfig, Headed):
     def answers(self, outputs: TaggingOutputs, batch: Batch) -> dict[str, jax.Array]:
         """The tags of words, with their probabilities; a CRF's are its marginals.
 
-        For votes of several windows, the `probabilities` of all tags, [batch, words, classes].
+        If several windows vote, the `probabilities` of all tags, [batch, words, classes].
         """
         if outputs.crf is None:
             probabilities = jax.nn.softmax(outputs.logits)
@@ -250,10 +250,10 @@ class Tagging(ClassLossConfig, Headed):
     def _find_entities(
         self, example: TaggedExample, tags: Sequence[str], probabilities: Sequence[float]
     ) -> list[dict[str, Any]]:
-        """In order; an imported model's tags may be of any scheme.
+        """Returns the entities in order; an imported model's tags may follow any scheme.
 
-        `start` and `end` are characters of the text, which is the words joined if there is none;
-        `probability` is the mean of those of the tags.
+        `start` and `end` are character offsets in the text, or in the joined words if there is
+        none; `probability` is the mean of those of the tags.
         """
         found = sorted(entity_scores.entities(as_iob2(tags)), key=lambda entity: entity[1])
         text, spans = example.locate(self.between_words)
@@ -307,7 +307,7 @@ class Tagging(ClassLossConfig, Headed):
         return [dict(zip(names, row, strict=True)) for row in values] or [dict.fromkeys(names)]
 
     def score(self, examples, predictions):
-        """Entity-level, as conlleval, `TYPE_f1` of each type too; of other tags the accuracy."""
+        """Entity-level scores as in conlleval, with `TYPE_f1`; for other tags, the accuracy."""
         gold, found = tags_of(examples, predictions)
         if not self.entities:
             return {"accuracy": entity_scores.token_accuracy(gold, found)}
@@ -343,7 +343,7 @@ class Tagging(ClassLossConfig, Headed):
 def _sentence_counts(
     examples: Sequence[Any], predictions: Sequence[Any], metric: str
 ) -> tuple[list[scores.Counts], str]:
-    """Returns the counts of each sentence, and the score of their sum that is the metric."""
+    """Returns the counts of each sentence, and which score of their sum is the metric."""
     pairs = zip(*tags_of(examples, predictions), strict=True)
     if metric == "accuracy":
         right = ((sum(map(operator.eq, *pair)), *map(len, pair)) for pair in pairs)
@@ -352,7 +352,7 @@ def _sentence_counts(
 
 
 def _with_most_context(rows: WordRows, answers: Sequence[Answer]) -> tuple[np.ndarray, np.ndarray]:
-    """Returns int32[words] tags and float32[words] probabilities, of the row that predicts each."""
+    """Returns int32[words] tags, float32[words] probabilities, from the row that predicts each."""
     num_words = int(rows.example_starts[-1])
     tags, probabilities = np.zeros(num_words, np.int32), np.zeros(num_words, np.float32)
     for row, answer in enumerate(answers):  # a sentence may take several rows
