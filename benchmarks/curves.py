@@ -39,9 +39,9 @@ def read_curve(workdir: str) -> Curve:
 
 
 def seconds_to(curve: Curve, loss: float) -> float | None:
-    """Returns the seconds after which the loss is first reached, on lines between evaluations.
+    """Returns the seconds after which the loss is first reached, interpolated linearly.
 
-    None if it never is; the seconds of the first evaluation if that has reached it.
+    None if it never is; the seconds of the first evaluation if that has reached it already.
     """
     before = None
     for point in curve:
@@ -94,7 +94,7 @@ def lines(curves: Mapping[str, Sequence[Curve]]) -> Iterator[str]:
 
 
 def mean_of(ends: Sequence[Mapping[str, float]], name: str) -> str:
-    """Returns the mean of a value over the seeds, with its standard deviation if there are more."""
+    """Returns the mean of a value over the seeds, with its standard deviation if several."""
     values = [end[name] for end in ends]
     spread = f" ± {statistics.stdev(values):.3f}" if len(values) > 1 else ""
     return f"{statistics.mean(values):.3f}{spread}"

@@ -40,9 +40,9 @@ from bert_jax.training.open import open_run
 from bert_jax.training.train import train
 
 DEFAULTS, TRAINER = "defaults", "Trainer"
-# Of the score at the end of the run only.
+# Only the score at the end of the run is needed.
 SHORT = {"eval.every": "0", "checkpoint.every": "0"}
-# Of `config.task.name` and `task.problem_type`, what the other program has.
+# Of `config.task.name` and `task.problem_type`, what the other program supports.
 _TRAINER_TASKS = ("classification", "tagging", "span")
 
 Settings = dict[str, Any]

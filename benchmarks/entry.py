@@ -40,7 +40,7 @@ RULES = {
         for name in ("masking", "mask_share", "keep_share", "random_share")
     },
 }
-# Relative difference of a score that is computed again, on another processor.
+# Maximum relative difference of a score that is computed again on another processor.
 _TOLERANCE = 1e-3
 
 

@@ -35,7 +35,7 @@ FLAGS = (
 
 
 def run(flags: argparse.Namespace) -> None:
-    """Prints the speeds, their ratios, and the number of vectors with another byte."""
+    """Prints the speeds, their ratios, and the number of vectors with a different byte."""
     with open(flags.input, encoding="utf-8") as file:
         texts = [*itertools.islice((line.strip() for line in file if line.strip()), flags.lines)]
     model = bert_jax.load(flags.model)

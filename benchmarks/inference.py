@@ -64,7 +64,7 @@ TORCH_DTYPES = {
     "bfloat16": "bfloat16 weights",
 }
 CLASSIFIER = "BertForSequenceClassification"
-# Least mean cosine of the classes that programs are compared in.
+# Minimum mean cosine of the classes in which programs are compared.
 CLASSES = {"float32": 0.999999, "0.9999": 0.9999, "0.99": 0.99}
 # Longer texts are cut, so that all fit into 512 tokens.
 _MAX_WORDS = 200
@@ -164,7 +164,7 @@ def _has(name: str, packages: Sequence[str]) -> bool:
 
 
 def _openvino_precisions() -> Iterator[str]:
-    """Yields the precisions that OpenVINO has here; says which it has not."""
+    """Yields the precisions that OpenVINO has here; says which it lacks."""
     yield "float32"
     if not {"avx512_bf16", "amx_bf16", "bf16"}.isdisjoint(processor.features()):
         yield "bfloat16"
@@ -175,7 +175,7 @@ def _openvino_precisions() -> Iterator[str]:
 
 
 def read_texts(path: str, count: int) -> list[str]:
-    """Returns the first texts of a file, cut to 200 words; blank lines are none."""
+    """Returns the first texts of a file, cut to 200 words; blank lines are skipped."""
     with open(path, encoding="utf-8") as file:
         texts = (" ".join(line.split()[:_MAX_WORDS]) for line in file if line.strip())
         found = list(itertools.islice(texts, count))
@@ -193,7 +193,7 @@ def build(
       model: folder of the model.
       texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      max_length: tokens of a text, at most; that of the folder.
+      max_length: maximum number of tokens of a text; that of the folder.
       dtype: value of config.dtype.
     """
     del max_length  # read from the folder
@@ -281,7 +281,7 @@ def best_of_classes(answers: Mapping[str, list[dict[str, Any]]]) -> Iterator[str
 
 
 def _reference(answers: Mapping[str, Any]) -> str:
-    """Returns the name of the program whose outputs are the right ones."""
+    """Returns the name of the program whose outputs are the reference."""
     theirs = f"{THEIRS} float32"
     return theirs if theirs in answers else next(iter(answers))
 

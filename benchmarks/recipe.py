@@ -59,10 +59,10 @@ _NEEDED = {
 }
 # The part of the held-out rows that is evaluated.
 PARTS = {"all": (0.0, 1.0), "tune": (0.0, 0.5), "report": (0.5, 1.0)}
-# Steps from which the rate of a recipe is measured, in parts. In shorter ones, the first step after
-# an evaluation, for which no work was waiting, would count for more than in a run.
+# Steps over which the speed of a recipe is measured, and the steps from one evaluation to the next.
+# With fewer, the first step after an evaluation, when no work is queued, would count for too much.
 _CALIBRATION_STEPS, _CALIBRATION_PART = 120, 10
-# Fraction of the time that is planned: the speed of a host changes by some percent.
+# Fraction of the time that is planned for: the speed of a host varies by a few percent.
 _PLANNED = 0.97
 
 
@@ -133,7 +133,7 @@ def run(flags: argparse.Namespace) -> None:
     """Runs the race; prints a line for each run, and the table.
 
     Raises:
-      UserError: recipes that cannot be compared, or a run failed or does not predict masked tokens.
+      UserError: the recipes cannot be compared, or a run failed or does not predict masked tokens.
     """
     if flags.seconds <= 0:
         raise UserError(f"--seconds={flags.seconds} must be above 0.")
@@ -212,7 +212,7 @@ class _Race:
     reference: str = ""
 
     def count_updates(self, recipe: Recipe) -> int:
-        """Prepares the data and returns the number of steps that take the time."""
+        """Prepares the data and returns the number of steps that fit into the time."""
         path = os.path.join(self.output, f"{recipe.name}.json")
         settings = {"seconds": self.seconds, "flags": [*recipe.flags(), *self.words]}
         if os.path.isfile(path):  # the race was started before
@@ -234,7 +234,7 @@ class _Race:
             self._train_ours(recipe, workdir, _CALIBRATION_STEPS, part, ["eval.max_batches=1"])
         ends = [0.0, *(point["seconds"] for point in read_curve(workdir))]
         parts = [end - begin for begin, end in itertools.pairwise(ends)]
-        # Some parts have a compilation.
+        # Some parts include a compilation.
         usual = [seconds for seconds in parts if seconds < 2 * statistics.median(parts)]
         mean = statistics.mean(usual)
         compilation = sum(parts) - mean * len(parts)

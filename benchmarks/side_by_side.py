@@ -39,7 +39,7 @@ def take_turns(
     rounds: int,
     report: Callable[[str, dict[str, Any]], None] = lambda name, answer: None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """Measures each program `rounds` times, in an order that alternates.
+    """Measures each program `rounds` times, in alternating order.
 
     Args:
       programs: programs by name.
@@ -165,7 +165,7 @@ def describe_machine(*more: str) -> str:
 
 
 def installed(*names: str) -> list[str]:
-    """Returns those of some packages that are installed; by default of those that set the speed."""
+    """Returns which packages are installed; by default, of those that determine the speed."""
     return [name for name in names or _PACKAGES if importlib.util.find_spec(name)]
 
 

@@ -55,7 +55,7 @@ from bert_jax.training.step import train_step
 VOCAB_SIZE = 30_522
 PREDICTED = 20 / 128  # fraction of the tokens, as in the commands of google-research/bert's README
 STEPS = 1_000_000  # of the schedule
-# Sequences of a step, of each model of google-research/bert's README.
+# Sequences per step, for each model of google-research/bert's README.
 BATCH_SIZES = {"tiny": 32, "mini": 16, "small": 16, "medium": 16, "base": 8, "large": 4}
 GATHERED = f"{THEIRS}, masked positions"
 COMPILED = f"{GATHERED}, compiled"
@@ -192,7 +192,7 @@ def _task(config: RunConfig, batch: Mapping[str, np.ndarray]) -> Pretraining:
 def _own_step(
     config: RunConfig, batch: dict[str, np.ndarray]
 ) -> tuple[Callable[[], None], Callable[[], None], jax.stages.Compiled]:
-    """Returns what starts a step, what waits for it, and the program; one step has been made."""
+    """Returns what starts a step, what waits for it, and the program; one step has been run."""
     keep_freed_memory()
     mesh, task = sharding.make_mesh(), _task(config, batch)
     tx, _ = make_optimizer(OptimizerConfig(), num_steps=STEPS, warmup_steps=STEPS // 100)

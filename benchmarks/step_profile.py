@@ -37,7 +37,7 @@ PARTS = (
     ("masks", r"mask_batch|_uniform|_randint|threefry|sort|take_along_axis"),
     ("norms and others", r""),
 )
-# What runs operations that are measured themselves.
+# Operations that run other operations, which are measured themselves.
 _CONTAINERS = ("while", "conditional", "call")
 _PRODUCTS = ((1024, 1024, 1024), (2048, 768, 3072), (4096, 1024, 1024))
 _COPIED = 1 << 25  # float32 numbers: more than fits into a processor's cache
@@ -61,7 +61,7 @@ class Operation(NamedTuple):
     bytes: float
 
     def floor(self, speeds: Speeds) -> float:
-        """Seconds."""
+        """Returns the minimum seconds."""
         return max(self.flops / speeds.product, self.bytes / speeds.copy)
 
 
@@ -110,7 +110,7 @@ def part_of(name: str) -> str:
 
 
 def _name(instruction: Instruction, computations: Computations) -> str:
-    """Returns jax's name of an operation; of a fusion without one, the last name inside."""
+    """Returns jax's name of an operation; for a fusion without one, the last name inside."""
     names = _NAME.findall(instruction.rest)
     for called in instruction.called if not names else ():
         names += [_name(inner, computations) for inner in computations[called].values()]

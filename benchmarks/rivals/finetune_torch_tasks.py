@@ -44,10 +44,10 @@ class Tagging:
         return {"num_labels": len(self.labels)}
 
     def encode(self, examples: Sequence[TaggedExample]) -> tuple[Rows, list[list[int | None]]]:
-        """Rows of ids with labels; what is too long is cut.
+        """Rows of ids with labels, cut off at the maximum length.
 
         Returns:
-          The rows, and for each of them the place of each word's first piece, None for none.
+          The rows, and for each of them the place of each word's first piece, or None.
         """
         numbers = {label: number for number, label in enumerate(self.labels)}
         rows, places = [], []
@@ -159,7 +159,7 @@ class Span:
         for number, example in enumerate(examples):
             question = example.question.lstrip()
             asked = len(self._tokenizer(question, add_special_tokens=False)["input_ids"])
-            # Here a stride is what windows share, there how far they are apart; 3 are special.
+            # The tokenizer's stride is the overlap of windows, ours their distance; 3 are special.
             shared = max(0, self._longest - asked - 3 - self._stride)
             encoded = self._tokenizer(
                 question,

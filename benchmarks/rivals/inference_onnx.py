@@ -68,7 +68,7 @@ def build(
       model: folder of the exported model.
       texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      max_length: tokens of a text, at most.
+      max_length: maximum number of tokens of a text.
       int8: whether products are computed in int8, by dynamic quantization with a scale for each
         output feature.
     """
@@ -80,7 +80,7 @@ def build(
             has_dot_products = not _DOT_PRODUCTS.isdisjoint(processor.features())
             kind = QuantType.QInt8 if has_dot_products else QuantType.QUInt8
             quantized = os.path.join(folder, "int8.onnx")
-            logging.disable(logging.WARNING)  # it advises to prepare the graph
+            logging.disable(logging.WARNING)  # it advises preprocessing the graph
             quantize_dynamic(path, quantized, per_channel=True, weight_type=kind)
             logging.disable(logging.NOTSET)
             path = quantized

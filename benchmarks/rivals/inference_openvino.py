@@ -12,7 +12,7 @@ from benchmarks.rivals.inference_onnx import INPUTS, export
 from benchmarks.rivals.inference_torch import BATCH_TOKENS, batches, load
 from benchmarks.side_by_side import time_texts
 
-# Texts that the ranges of int8 are taken from.
+# Number of texts that the ranges of int8 are calibrated on.
 _CALIBRATION_TEXTS = 300
 
 
@@ -28,7 +28,7 @@ def build(
       model: folder of the exported model.
       texts: texts to compute, which int8 is also calibrated on.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      max_length: tokens of a text, at most.
+      max_length: maximum number of tokens of a text.
       precision: "float32", "bfloat16", or "int8", by nncf's post-training quantization.
     """
     core, hint = openvino.Core(), "bf16" if precision == "bfloat16" else "f32"
@@ -69,7 +69,7 @@ def build(
 
 
 def _quantized(graph: Any, calibration: list[Any]) -> Any:
-    """Returns a graph with products in int8, whose ranges are those of some batches."""
+    """Returns a graph with products in int8, with ranges calibrated on some batches."""
     import nncf  # only here: it is slow to import
 
     logging.getLogger("nncf").setLevel(logging.ERROR)

@@ -18,7 +18,7 @@ def build(model: str, texts: list[str], max_length: int) -> Callable[[], dict[st
     Args:
       model: folder of the exported model.
       texts: texts to compute.
-      max_length: tokens of a text, at most.
+      max_length: maximum number of tokens of a text.
     """
     encoder = sentence_transformers.SentenceTransformer(model, device=DEVICE)
     encoder.max_seq_length = max_length

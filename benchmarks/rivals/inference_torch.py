@@ -10,8 +10,8 @@ import transformers
 from benchmarks.rivals.torch_device import DEVICE, autocast
 from benchmarks.side_by_side import time_texts
 
-# Tokens of a batch with its padding, of which the faster one counts: the activations of the first
-# fit into caches, the second starts fewer operations. Batches of a fixed number of texts are
+# Tokens of a batch, padding included; the faster size counts: the activations of the first fit into
+# caches, the second launches fewer operations. Batches of a fixed number of texts are
 # slower: short texts make them too small and long ones too large.
 BATCH_TOKENS = (1024, 4096)
 
@@ -25,7 +25,7 @@ def build(
       model: folder of the exported model.
       texts: texts to compute.
       classifies: whether outputs are probabilities of classes, instead of sentence vectors.
-      max_length: tokens of a text, at most.
+      max_length: maximum number of tokens of a text.
       dtype: "float32"; "autocast" to bfloat16; or "bfloat16", to which the weights are cast.
       compiles: whether torch.compile compiles the model, for any shape.
     """

@@ -103,7 +103,7 @@ def make_model(run: Run, dropout: float) -> keras.Model:
 
 
 def build(**settings: Any) -> Callable[[], dict[str, Any]]:
-    """Prepares the run of `Order(**settings)`, which the measurement does."""
+    """Prepares the run of `Order(**settings)`, which the measurement performs."""
     jax.config.update("jax_numpy_rank_promotion", "allow")  # our tests forbid it
     order = Order(**settings)
     run, arguments = order.open(), dict(order.arguments)

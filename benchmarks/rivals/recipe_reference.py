@@ -85,7 +85,7 @@ def mask(
     Args:
       rng: the source of chance.
       batch: one of `training_rows`.
-      probability: part of a row's tokens, special ones included, that are masked; of these, 80 %
+      probability: share of a row's tokens, special ones included, that are masked; of these, 80 %
         become [MASK], 10 % a random token. Special ones never do.
       mask_id: id of [MASK].
       vocab_size: number of tokens.
@@ -123,7 +123,7 @@ def held_out_batches(run: Run) -> list[Batch]:
 
 
 class Evaluations:
-    """Evaluates every so many steps; the clock of training stands still meanwhile."""
+    """Evaluates at regular steps; the training clock is stopped meanwhile."""
 
     def __init__(self, order: Order, run: Run, step_tokens: int):
         self._path = os.path.join(order.workdir, "metrics.jsonl")

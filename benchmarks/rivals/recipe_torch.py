@@ -96,7 +96,7 @@ def make_model(name: str, run: Run) -> Any:
 
 
 def build(**settings: Any) -> Callable[[], dict[str, Any]]:
-    """Prepares the run of `Order(**settings)`, which the measurement does."""
+    """Prepares the run of `Order(**settings)`, which the measurement performs."""
     jax.config.update("jax_platforms", "cpu")  # it only draws masks: the accelerator is torch's
     order = Order(**settings)
     run, arguments = order.open(), dict(order.arguments)

@@ -1,11 +1,11 @@
-"""Silences errors about accelerators that this machine lacks, but has the libraries of."""
+"""Silences errors about accelerators that this machine lacks but has libraries for."""
 
 import glob
 import importlib.util
 import logging
 import os
 
-# For libtpu; any values do.
+# For libtpu; any values will do.
 _NO_TPU = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
@@ -13,7 +13,7 @@ _NO_TPU = {
     # Two programs may compile for TPUs at once, since neither has one.
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
-# Through which drivers are reached: TPUs; NVIDIA GPUs, also in WSL.
+# Device files of the drivers: TPUs; NVIDIA GPUs, also in WSL.
 _TPUS = ("/dev/accel*", "/dev/vfio/[0-9]*")
 _GPUS = ("/dev/nvidia[0-9]*", "/dev/nvidiactl", "/dev/dxg")
 
@@ -26,7 +26,7 @@ def silence() -> None:
     if importlib.util.find_spec("libtpu") and not _exists(_TPUS):
         ignore_tpus()
     if not _exists(_GPUS):
-        # Without the error that the plugin cannot load CUDA's libraries.
+        # Hides the error that the plugin cannot load CUDA's libraries.
         logging.getLogger("jax._src.xla_bridge").addFilter(
             lambda record: "jax_plugins.xla_cuda" not in record.getMessage()
         )

@@ -1,8 +1,8 @@
 """A setting of the C library's allocator that makes a training step on CPUs much faster.
 
-XLA allocates its working memory again at each step, hundreds of megabytes, and glibc takes it from
-the system and gives it back each time; the system then has to clear every page of it again. That
-took a tenth (BERT-Base) to a third (BERT-Tiny) of a step.
+XLA allocates its working memory, hundreds of megabytes, anew at each step. glibc takes it from the
+system and returns it each time, so the system has to clear every page again. That took a tenth
+(BERT-Base) to a third (BERT-Tiny) of a step.
 """
 
 import ctypes

@@ -1,7 +1,7 @@
-"""What one device of a kind can do at most: FLOP/s, bytes/s of its memory, bytes/s between chips.
+"""Peak rates of a device: FLOP/s, bytes/s of its memory, bytes/s between chips.
 
 From the vendors' pages: docs.cloud.google.com/tpu/docs/v2 to v6e and tpu7x ("key specifications";
-jax's devices of v2, v3 and TPU7x are TensorCores, of which a chip has two), NVIDIA's data sheets of
+jax's devices of v2, v3 and TPU7x are TensorCores, two on each chip), NVIDIA's data sheets for
 V100 SXM2, A100 SXM 80 GB, H100 SXM, H200 and B200, whose links are NVLink.
 """
 
@@ -17,8 +17,8 @@ class Chip:
     Attributes:
       flops: dense bfloat16 matrix products, in FLOP/s.
       bandwidth: memory bandwidth in bytes/s; 0: not in the table.
-      interconnect: what it can send to other chips of a slice, or GPUs of a machine, at once, over
-        all links, in bytes/s; 0: not in the table.
+      interconnect: bytes/s that it can send to the other chips of a slice, or GPUs of a machine,
+        over all links together; 0: not in the table.
     """
 
     flops: float
@@ -26,8 +26,8 @@ class Chip:
     interconnect: float = 0.0
 
 
-# By the beginning of the name that jax gives the device; the longest match decides. Google states
-# links as bits/s in one direction (v5e: 1,600 Gbps) or as bytes/s in both (400 GBps), NVIDIA as
+# Keyed by a prefix of the name that jax gives the device; the longest match wins. Google states
+# links in bits/s in one direction (v5e: 1,600 Gbps) or in bytes/s in both (400 GBps), NVIDIA in
 # bytes/s in both.
 CHIPS = {
     "NVIDIA V100": Chip(125e12, 900e9, 150e9),
@@ -47,12 +47,12 @@ CHIPS = {
 
 
 def find_chip(kind: str) -> Chip | None:
-    """Returns the row of a device by jax's name of its kind; None where unknown, as for CPUs."""
+    """Returns the peak rates of a device kind, as jax names it; None if unknown, as for CPUs."""
     known = [name for name in CHIPS if kind.startswith(name)]
     return CHIPS[max(known, key=len)] if known else None
 
 
 def peak_flops() -> float | None:
-    """Returns the peak FLOP/s of all devices together; None where unknown, as for CPUs."""
+    """Returns the peak FLOP/s of all devices together; None if unknown, as for CPUs."""
     chip = find_chip(jax.devices()[0].device_kind)
     return chip.flops * jax.device_count() if chip else None

@@ -1,4 +1,4 @@
-"""Keeps compiled programs in a folder of the user, where later processes find them."""
+"""Keeps compiled programs in a per-user folder, where later processes find them."""
 
 import os
 import platform
@@ -13,14 +13,14 @@ from bert_jax.files.user_cache import cache_folder
 
 MAX_BYTES = 2_000_000_000
 OFF = "off"
-# Loading a program takes a few milliseconds; what compiles faster is not kept.
+# Loading a program takes a few milliseconds; programs that compile faster are not kept.
 _MIN_SECONDS = 0.1
 
 
 def default_folder() -> str:
     """Returns a folder in the user's cache folder for processors of this kind.
 
-    XLA compiles for the instructions of the processor, and home folders are shared by machines.
+    XLA compiles for the processor's instruction set, and machines may share a home folder.
     """
     features = " ".join(processor.features())
     name = f"{platform.machine()}-{zlib.crc32(features.encode()):08x}"
@@ -35,7 +35,7 @@ def use(folder: str = "") -> None:
         jax's own variables, or else `default_folder()`.
 
     Raises:
-      UserError: `folder` is given and cannot be written. If the default one cannot, there is none.
+      UserError: `folder` is given and cannot be written. A default that cannot is not used.
     """
     if folder == OFF:
         jax.config.update("jax_enable_compilation_cache", False)

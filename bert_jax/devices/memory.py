@@ -1,6 +1,6 @@
 """Bytes of memory: what devices and this machine have, and what arrays and programs take.
 
-jax is imported only where devices are asked: `doctor` checks the machine without it.
+jax is imported only where devices are queried: `doctor` checks the machine without it.
 """
 
 import math
@@ -31,7 +31,7 @@ def free_memory() -> int:
 
 
 def available_memory() -> int:
-    """Returns the bytes that new allocations can have before the machine or its container is full.
+    """Returns the bytes that new allocations can take before the machine or its container is full.
 
     0 where it is not known, as on systems other than Linux.
     """
@@ -46,7 +46,7 @@ def available_memory() -> int:
 
 
 def used_memory() -> int:
-    """Returns the bytes of memory that this process has; 0 where it is not known."""
+    """Returns the bytes of memory that this process uses; 0 if not known."""
     return _field(pathlib.Path("/proc/self/status"), "VmRSS:")
 
 
@@ -59,9 +59,9 @@ def _field(path: pathlib.Path, name: str) -> int:
 
 
 def peak_of_program(compiled: Any) -> int:
-    """Returns the bytes of a program at its peak on each device, arguments included.
+    """Returns the peak bytes of a program on each device, arguments included.
 
-    The compiler knows them; 0 on platforms where it does not say.
+    As reported by the compiler; 0 on platforms where it does not report them.
     """
     found = compiled.memory_analysis()
     if found is None:

@@ -23,9 +23,9 @@ from bert_jax.files.errors import UserError
 # and the number of this one. (A shell inside an allocation has only the first.)
 _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))
 
-_FAILED = "bert_jax/failed"  # folder of the common table: number of a process -> its error
+_FAILED = "bert_jax/failed"  # folder of the shared key-value store: process number -> its error
 _SECONDS_BETWEEN_LOOKS = 0.5
-_GATHER_SECONDS = 1200  # as orbax waits
+_GATHER_SECONDS = 1200  # as long as orbax waits
 _LOCKS = itertools.count()  # the same in all processes of a run
 
 
@@ -38,7 +38,7 @@ def start(coordinator: str, num_processes: int, process_id: int) -> None:
       process_id: number of this process; -1: found by jax.
 
     Raises:
-      UserError: if only a part of the three is given.
+      UserError: if only some of the three are given.
     """
     given = (bool(coordinator), num_processes > 0, process_id >= 0)
     if any(given):
@@ -75,10 +75,10 @@ def barrier(name: str) -> None:
 
 
 def wait_or_fail(*, key: str, timeout_ms: int) -> None:
-    """Waits until all processes are here, as orbax asks for; fails if another one has failed.
+    """Waits until all processes get here, as orbax requires; fails if another process has failed.
 
-    A process that comes here while it handles an error does not wait: it tells the others. At
-    orbax's own barrier they would wait for it until the time is over, which is 20 minutes.
+    A process that gets here while handling an error does not wait: it tells the others. At orbax's
+    own barrier they would wait for it until the timeout, which is 20 minutes.
 
     Args:
       key: name of the barrier.
@@ -119,7 +119,7 @@ def gather(key: str, text: str) -> list[str]:
     """Returns the texts of all processes, in their order. Threads of a process may call it.
 
     Args:
-      key: a name that is used once.
+      key: a name that is used only once.
       text: this process's text.
 
     Raises:

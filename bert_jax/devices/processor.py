@@ -13,7 +13,7 @@ def describe() -> str:
 
 def num_cores() -> int:
     """Returns how many cores this process may use."""
-    has_affinity = hasattr(os, "sched_getaffinity")  # of Linux
+    has_affinity = hasattr(os, "sched_getaffinity")  # on Linux
     return len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
 
 
@@ -23,7 +23,7 @@ def features() -> list[str]:
 
 
 def _cpuinfo(*names: str) -> str:
-    """Returns the value of the first field of one of these names in Linux's file; "": none."""
+    """Returns the value of the first field with one of these names in /proc/cpuinfo; "": none."""
     try:
         lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -33,10 +33,10 @@ def _cpuinfo(*names: str) -> str:
 
 
 def gains_from_bfloat16() -> bool:
-    """Returns whether products of matrices take less time in bfloat16 than in float32.
+    """Returns whether matrix products are faster in bfloat16 than in float32.
 
-    They do with AMX, and with AVX512-BF16 on AMD's processors. On an Intel Xeon that has the latter
-    only, they take 1.6 times as long (docs/log/system.md). Others were not measured.
+    They are with AMX, and with AVX512-BF16 on AMD's processors. On an Intel Xeon with only the
+    latter, they take 1.6 times as long (docs/log/system.md). Others were not measured.
     """
     found = features()
     is_amd = _cpuinfo("vendor_id") == "AuthenticAMD"

@@ -17,14 +17,14 @@ FOLDER = "profile"
 class Profile:
     """Traces some steps of a run into the folder profile/ of its workdir.
 
-    Each step is marked as step "train" with its number. Of several processes, the first writes a
-    trace, that of its own devices. A run that resumes within the steps traces those that are left.
+    Each step is annotated as "train", with its number. With several processes, only the first
+    writes a trace, of its own devices. A run that resumes within the steps traces the rest of them.
 
     Args:
       text: `config.profile`, such as "10:15".
       workdir: folder of the run.
       steps: steps of the whole run.
-      report: gets the lines that say where a trace is, and how to open it.
+      report: called with lines that say where a trace is, and how to open it.
 
     Raises:
       UserError: the run has no such steps.

@@ -2,7 +2,7 @@
 
 `data` splits the batch; `fsdp` splits the batch too, and every large parameter with its optimizer
 moments; `tensor` splits attention heads, the inner layer of the feed-forward network and the
-vocabulary. The rules of parameters are defined with the models (`models.MODELS`, `models.heads`),
+vocabulary. The parameter rules are defined with the models (`models.MODELS`, `models.heads`),
 whose modules do not use them: jax.jit gets the shardings of its arguments, and XLA inserts the
 communication.
 """
@@ -24,8 +24,8 @@ from bert_jax.files.errors import UserError
 AXES = ("data", "fsdp", "tensor")
 _BATCH = PartitionSpec(("data", "fsdp"))
 
-# (regular expression that is searched in a parameter's path, a mesh axis for each dimension); the
-# first row that matches decides.
+# (regular expression that is searched for in a parameter's path, a mesh axis for each dimension);
+# the first row that matches decides.
 Rules = Sequence[tuple[str, PartitionSpec]]
 
 
@@ -59,17 +59,17 @@ def make_mesh(data: int = -1, fsdp: int = 1, tensor: int = 1, devices: Sequence[
 
 
 def arrange(sizes: Sequence[int], devices: Sequence[Any]) -> np.ndarray:
-    """Returns an array of the devices, in which neighbours of the last axes have fast links.
+    """Returns an array of the devices, in which neighbors along the last axes have fast links.
 
-    Slices of TPUs, and machines with GPUs, are connected by a slower network (`slice_index` tells
-    them apart): it is left to the first axes, as far as their sizes go.
+    TPU slices, and machines with GPUs, are connected by a slower network (`slice_index` tells them
+    apart), which is left to the first axes as far as their sizes allow.
 
     Args:
       sizes: sizes of the axes; their product is the number of devices.
-      devices: devices, as many in each slice.
+      devices: devices, equally many in each slice.
     """
     slices = len({getattr(device, "slice_index", 0) for device in devices})
-    # Axes may need a part of a TPU's network, such as 64 x 2 x 2 of 16 x 16 chips.
+    # Axes may have to split an axis of a TPU's network, such as 64 x 2 x 2 on 16 x 16 chips.
     options = {"devices": devices, "allow_split_physical_axes": True}
     if slices == 1:
         return create_device_mesh(sizes, **options)
@@ -95,7 +95,7 @@ def describe_devices(mesh: Mesh) -> str:
 def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
     """Returns the function, to be given to jax.jit, with the mesh in use while it is traced.
 
-    Kernels need it, which XLA cannot split over devices by itself.
+    Kernels that XLA cannot split over devices by itself need it.
     """
 
     @functools.wraps(function)
@@ -107,7 +107,7 @@ def on_mesh(mesh: Mesh, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def split_rows(x: jax.Array) -> jax.Array:
-    """Returns float[batch, ...], split by rows of the batch and by nothing else.
+    """Returns float[batch, ...], split along the batch axis only.
 
     Models call it after the embeddings and each sub-layer. Without it XLA splits hidden states by
     features, as the parameters are over `fsdp`, and moves them between devices again and again:
@@ -126,8 +126,8 @@ def split_rows(x: jax.Array) -> jax.Array:
 def gather_features(param: jax.Array) -> jax.Array:
     """Returns a parameter float[rows, features] with all features of its rows on each device.
 
-    Tables of embeddings, and kernels that a loop reads, are split by features over `fsdp`. What is
-    looked up in a part of them would be split likewise, and a loop would gather them each time.
+    Embedding tables, and kernels that a loop reads, are split by features over `fsdp`. Rows looked
+    up in such a table would be split likewise, and a loop would gather a kernel at every iteration.
     """
     if _mesh_in_use() is None:
         return param
@@ -150,8 +150,9 @@ def batch_shards(mesh: Mesh | AbstractMesh) -> int:
 def even_parts(mesh: Mesh, rows: int, parts: int) -> tuple[int, int]:
     """Returns the number of equal parts in which a batch is computed, and the rows of each.
 
-    The devices share the rows of a part evenly. For that there may be more rows in all than those
-    of the batch, and fewer parts; their product has the same parts.
+    The devices share the rows of a part evenly. To make this possible, the parts may have more rows
+    in all than the batch, and there may be fewer of them. A batch of all these rows has the same
+    parts.
 
     Args:
       mesh: the devices.
@@ -164,7 +165,7 @@ def even_parts(mesh: Mesh, rows: int, parts: int) -> tuple[int, int]:
 
 
 def padded_rows(mesh: Mesh, rows: int, parts: int = 1) -> int:
-    """Returns the rows of a batch as it is computed (`even_parts`), with those of padding."""
+    """Returns the number of rows of a batch as it is computed (`even_parts`), padding included."""
     return math.prod(even_parts(mesh, rows, parts))
 
 
@@ -189,7 +190,7 @@ def state_shardings(mesh: Mesh, rules: Rules, state: Any) -> Any:
     Args:
       mesh: the devices.
       rules: sharding rules of the parameters.
-      state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer's state with
+      state: arrays or ShapeDtypeStructs; its `params`, and all leaves of the optimizer state with
         the path and shape of a parameter, follow the rules; its `carry` is split like a batch if
         the devices can share its rows evenly; the others are replicated.
     """
@@ -232,7 +233,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
 
 
 def rows_sharding(mesh: Mesh, rows: int) -> NamedSharding:
-    """Returns the sharding of arrays [rows, ...]; devices hold all of what they cannot share."""
+    """Returns the sharding of arrays [rows, ...]; replicated if devices cannot share the rows."""
     return replicated(mesh) if rows % batch_shards(mesh) else batch_sharding(mesh)
 
 
@@ -246,7 +247,7 @@ def abstract(tree: Any, shardings: Any) -> Any:
 
     Args:
       tree: tree of arrays, or of anything with `shape` and `dtype`.
-      shardings: a tree like it, or one sharding for all of its leaves.
+      shardings: a tree of the same structure, or one sharding for all of its leaves.
     """
     if isinstance(shardings, Sharding):
         where = shardings
@@ -259,7 +260,7 @@ def abstract(tree: Any, shardings: Any) -> Any:
 
 
 def put(array: np.ndarray, like: Any) -> jax.Array:
-    """Returns an array that every process has, on the devices in the sharding of `like`."""
+    """Returns an array that every process has, on the devices with the sharding of `like`."""
     return jax.make_array_from_callback(like.shape, like.sharding, lambda index: array[index])
 
 

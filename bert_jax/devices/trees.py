@@ -13,7 +13,7 @@ def path_name(path: tuple[Any, ...]) -> str:
 
 
 def map_paths(function: Callable[[str], Any], tree: Any) -> Any:
-    """Returns the tree with function(path) in the place of each leaf."""
+    """Returns the tree with function(path) in place of each leaf."""
     return jax.tree_util.tree_map_with_path(lambda path, _: function(path_name(path)), tree)
 
 

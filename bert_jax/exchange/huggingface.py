@@ -1,7 +1,7 @@
 """Writes a model as a folder that transformers loads.
 
 The folder has `config.json`, which names the class for the task, `model.safetensors` and the
-tokenizer files; where it is known how the vectors of texts are made, also the files of
+tokenizer files; if it is known how text vectors are made, also the files of
 sentence-transformers. As in transformers, the decoder of a language model, which is the word
 embedding table, is not stored a second time. A BERT with options for which transformers has no
 class comes with `modeling_bert_jax.py`, whose classes transformers loads with
@@ -32,7 +32,7 @@ from bert_jax.text.gpt_tokenizer import SPECIAL_TOKENS
 from bert_jax.text.gpt_vocabulary import UNKNOWN, unpack
 
 _FORMAT = "huggingface"
-# The classes of transformers for models without one of its own.
+# The classes that transformers loads for models that it has no class for.
 MODELING = pathlib.Path(__file__).with_name("modeling_bert_jax.py")
 _MASKED_LM, _BASE = "ForMaskedLM", "Model"
 # What transformers' heads have in common with ours, by field of `config.task`.
@@ -76,7 +76,7 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
 
 
 def check_encoder(model: EncoderConfig) -> Family:
-    """Returns the family of an encoder; one that transformers lacks is refused as a BERT."""
+    """Returns the family of an encoder; raises UserError if it cannot be written."""
     family = FAMILIES.get(model.name, FAMILIES["bert"])
     try:
         family.config.check(model.to_dict())
@@ -203,7 +203,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
             types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
             content["problem_type"] = types[kind]
         if len(model.params["classifier/bias"]) == 1:
-            # What CrossEncoder of sentence-transformers applies; its own default is the sigmoid.
+            # What sentence-transformers' CrossEncoder applies; its own default is the sigmoid.
             content["sentence_transformers"] = {"activation_fn": IDENTITY if kind else SIGMOID}
     return content
 
@@ -246,7 +246,7 @@ def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -
 
 
 def _max_length(config: RunConfig) -> int:
-    """Returns the length in tokens at which texts are cut off, as `predict` does it."""
+    """Returns the length in tokens at which texts are cut off, as in `predict`."""
     limit, task = config.model.max_position_embeddings, config.task
     if not isinstance(config, FinetuningConfig) or not task.POOLS or task.splits_texts:
         return limit

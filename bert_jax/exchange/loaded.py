@@ -1,6 +1,6 @@
 """A model in memory, with everything that describes it: what is opened, and what is exported.
 
-`open_foreign` makes one of a checkpoint of another program.
+`open_foreign` makes one from a checkpoint of another program.
 """
 
 import dataclasses
@@ -49,17 +49,17 @@ class LoadedModel:
       config: configuration of the run; for another program's checkpoint the task's defaults with
         the checkpoint's values.
       params: parameter path -> float32 array.
-      tokenizer: has the vocabulary.
+      tokenizer: the tokenizer, which has the vocabulary.
       vocabulary: the vocabulary file.
       labels: class names, sorted by class number; () if there are none.
-      sentence_vectors: how the vectors of texts are made, if the source says it.
+      sentence_vectors: how the vectors of texts are made, if the source says so.
       step: training step of the checkpoint; 0 for another program's.
       missing: paths of the parameters that the source lacks or that were drawn at random because
         an imported checkpoint lacked them.
-      new_rows: "path[first row:]" -> tokens, of embedding tables whose last rows are random.
-      meta: JSON values that the parameters were saved with, their configuration among them.
+      new_rows: "path[first row:]" -> tokens, for embedding tables whose last rows are random.
+      meta: JSON values that the parameters were saved with, including their configuration.
       checkpoint: the other program's checkpoint; None for a workdir.
-      report: use of the tensors of `checkpoint`; None for a workdir.
+      report: how the tensors of `checkpoint` were used; None for a workdir.
     """
 
     source: str
@@ -98,7 +98,7 @@ def check_heads(loaded: LoadedModel) -> None:
 
 
 def portable_encoder(config: RunConfig) -> EncoderConfig:
-    """Returns the encoder in float32, with an attention that lowers on all platforms."""
+    """Returns the encoder in float32, with attention that lowers on all platforms."""
     values = {"attention": "einsum", "remat": False, "last_layer_predicted_only": False}
     return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()}).model
 
@@ -153,7 +153,7 @@ def open_foreign(path: str, format: str = "", choices: Choices | None = None) ->
 
     Returns:
       The model. Its `params` lack the heads that the checkpoint lacks, which `missing` names. The
-      word embedding table ends in random rows for tokens that the checkpoint has no embeddings of.
+      word embedding table ends in random rows for tokens that the checkpoint has no embeddings for.
 
     Raises:
       UserError: the checkpoint is incomplete or corrupt, is not a model of this package, its
@@ -242,7 +242,7 @@ def _make_config(checkpoint: ForeignCheckpoint) -> RunConfig:
         if longest < max(phase.sequence_length for phase in config.make_phases(0)):
             values["phases"] = ((longest, 1.0),)
     else:
-        # Texts of classifiers are cut off where their own program does it.
+        # Classifiers cut texts off where their own program does.
         own = read_max_length(checkpoint.path) or longest
         values["max_length"] = min(own if task.POOLS else config["max_length"], longest)
     return config.replace(values, model=model)

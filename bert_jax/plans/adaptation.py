@@ -44,8 +44,8 @@ def plan_adaptation(
 ) -> Plan:
     """Plans to continue the pre-training of a model on a text.
 
-    The form of the text is found out; rows, length, steps and rate follow from the model and the
-    text (bert_jax.plans.continuing). A run that has begun keeps what it began with.
+    The form of the text is detected; rows, length, steps and learning rate follow from the model
+    and the text (bert_jax.plans.continuing). A run that has begun keeps the settings it began with.
 
     Args:
       model: folder of a workdir, or of another program's model.
@@ -153,7 +153,7 @@ def _trained(source: LoadedModel) -> Trained:
     """Returns what a model was trained on.
 
     Raises:
-      UserError: it is trained on other rows than BERT and GPT.
+      UserError: it was trained on rows of another kind than BERT's and GPT's.
     """
     model, run = source.model, source.config
     if model.has_directions:
@@ -190,6 +190,6 @@ def _count_tokens(form: TextForm, source: LoadedModel) -> int:
 
 
 def default_workdir(text: str) -> str:
-    """Returns the folder of a run on a text, if the user names none."""
+    """Returns the default folder of a run on a text."""
     name = re.sub(r"[^\w-]", "", os.path.basename(text).split(".")[0]) or "text"
     return os.path.join("runs", f"{name}-adapted")

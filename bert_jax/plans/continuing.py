@@ -2,13 +2,14 @@
 
 `bert_jax.adapt` and the command `adapt` apply them. Fields that the user sets keep their values.
 
-What a model was trained on decides its rows. Its rate rises again to the peak of its pre-training,
-which learns most from a new text (Gupta et al. 2023, arXiv 2308.04014), scaled by the root of the
-batch size (Malladi et al. 2022, arXiv 2205.10287); where that is unknown it is that of Sun et al.
-2019 for BERT-Base, and falls with the square of the hidden size, as in `recipe`. The other values
-are those of Sun et al. 2019 (arXiv 1905.05583: sequences of 128 tokens, batches of 32) and of
-Gururangan et al. 2020 (arXiv 2004.10964, task-adaptive pre-training: up to 100 passes over a small
-text, Adam with bias correction, a warm-up of 6 %, linear decay).
+The rows have the form of those that the model was trained on. The learning rate rises again to the
+peak of its pre-training, which learns most from a new text (Gupta et al. 2023, arXiv 2308.04014),
+scaled by the square root of the batch size (Malladi et al. 2022, arXiv 2205.10287). Where that peak
+is unknown, the rate is that of Sun et al. 2019 for BERT-Base and falls with the square of the
+hidden size, as in `recipe`. The other values are those of Sun et al. 2019 (arXiv 1905.05583:
+sequences of 128 tokens, batches of 32) and of Gururangan et al. 2020 (arXiv 2004.10964,
+task-adaptive pre-training: up to 100 passes over a small text, Adam with bias correction, a warm-up
+of 6 %, linear decay).
 """
 
 import dataclasses
@@ -17,18 +18,18 @@ import math
 from bert_jax.config.encoder_fields import EncoderConfig
 from bert_jax.plans.recipe import Recipe, scaled_rate
 
-# Of BERT-Base (Sun et al. 2019), and of BERT-Tiny (`configs/tiny.py`).
+# Learning rates of BERT-Base (Sun et al. 2019), and of BERT-Tiny (`configs/tiny.py`).
 _RATE, _MAX_RATE = 5e-5, 1e-3
 _LENGTH = 128
 _BATCH, _MIN_BATCH = 32, 8
 # A pass over the text has at least this many steps, if the batch can be smaller.
 _STEPS_OF_PASS = 10
-# Steps that training has at least, if passes permit; more where a new head has to be learned.
+# Minimum number of steps, if passes permit; more where a new head has to be learned.
 _MIN_STEPS, _MIN_STEPS_OF_HEAD = 1000, 2000
 _MAX_PASSES = 100
-# Held-out text: its share, and tokens that are enough.
+# Held-out text: its share, and the number of tokens that is enough.
 _HELD_OUT, _HELD_OUT_TOKENS = 0.1, 50_000
-# Sentences that a document has on average where pairs of segments can be made.
+# Mean number of sentences per document from which pairs of segments can be made.
 _SENTENCES_OF_PAIRS = 4
 _MAX_REPEATS = 10
 
@@ -44,7 +45,7 @@ class Trained:
       length: sequence length of most of its pre-training; 0: unknown.
       new_positions: positions that the model is extended to; 0: it keeps its own.
       segments: `data.segments` of its pre-training; "": unknown.
-      learning_rate: peak rate of its pre-training by Adam; 0: unknown.
+      learning_rate: peak rate of its pre-training with Adam; 0: unknown.
       batch_size: sequences per step of its pre-training, at `length`.
     """
 
@@ -107,13 +108,13 @@ def continuing_recipe(
 
 
 def held_out_share(tokens: int) -> tuple[float, str]:
-    """Returns the share of a text of about so many tokens that is held out, and why."""
+    """Returns the share of a text of about `tokens` tokens that is held out, and why."""
     share = float(f"{min(_HELD_OUT, _HELD_OUT_TOKENS / tokens):.2g}")
     return share, f"about {share * tokens:,.0f} tokens held out"
 
 
 def rows_recipe(trained: Trained, sentences_per_document: float) -> Recipe:
-    """Returns the settings of the rows, which follow from what a model was trained on."""
+    """Returns the row settings, which follow from what a model was trained on."""
     if trained.model.is_causal:
         segments = trained.segments or "running_text"
         return {"data.segments": (segments, "the model predicts next tokens")}

@@ -42,15 +42,15 @@ from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.training.resume import check_workdir
 from bert_jax.training.workdir import open_model
 
-# Share of the training file that is held out where there is no file to evaluate on.
+# Share of the training file that is held out if there is no file to evaluate on.
 HELD_OUT = 0.1
 # A maximum length in tokens.
 _FITS_ANY_MODEL = 8
 # Examples that are tokenized to choose the maximum length.
 _MAX_MEASURED = 2000
-# Fields of classes: who sets one, decides what rare classes need.
+# Fields for rare classes: a user who sets one decides how to treat them.
 _OF_CLASSES = {f"task.{name}" for name in (*LOSS_FIELDS, "thresholds", "calibration")}
-# Folder of the workdir with the two parts.
+# Folder of the workdir with the two parts of the training file.
 _SPLIT = "split"
 
 
@@ -60,7 +60,7 @@ class Plan:
 
     Attributes:
       config: its configuration.
-      lines: what was found out and chosen, for the user.
+      lines: what was detected and chosen, for the user.
       files: files in the workdir that the run reads: path -> content.
     """
 
@@ -77,7 +77,7 @@ class Plan:
           log: see `processes.lock`.
 
         Raises:
-          UserError: the folder is in use, or has something else; nothing in it has changed then.
+          UserError: the folder is in use, or holds something else; nothing in it has changed then.
         """
         with processes.lock(workdir, log):
             check_workdir(self.config, workdir, self.files)
@@ -106,12 +106,12 @@ def plan_finetuning(
       model: folder of a workdir, or of another program's model.
       train: file to train on, or data in memory (`data.in_memory.to_file`).
       evaluate: file to evaluate on, or data in memory; "": a part of `train`.
-      task: one of `detection.TASKS`, or of TASKS; "": what the file is for.
+      task: one of `detection.TASKS`, or of TASKS; "": inferred from the file.
       workdir: folder of the new run.
       given: values or texts of fields that the user sets, by dotted name; they are kept.
 
     Raises:
-      UserError: the file is for none of the tasks, or the model or a field cannot be used.
+      UserError: the file fits none of the tasks, or the model or a field cannot be used.
     """
     with tempfile.TemporaryDirectory() as folder:
         parts = os.path.join(folder, _SPLIT)
@@ -219,7 +219,7 @@ def _settings(
     length_settings = recipe.length_recipe(encoder, usual, () if task.splits_texts else lengths)
     length = config.max_length if "max_length" in given else length_settings["max_length"][0]
     rows = round(len(examples) * task.mean_rows(lengths, length))
-    is_small = encoder["hidden_size"] <= recipe.SMALL  # the weights of others are not asked for
+    is_small = encoder["hidden_size"] <= recipe.SMALL  # the weights of larger ones are not needed
     rms = recipe.kernel_rms(open_model(config.init_from).params) if is_small else 0.0
     row = "question" if task.HEAD == "span" else "pair" if task.reads_pairs else "text"
     settings = recipe.finetuning_recipe(encoder, rows, task.POOLS, bool(task.EMBEDS), rms, row)
@@ -235,7 +235,7 @@ def _settings(
 
 
 def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:
-    """Writes the vocabulary of a model that has no file that a run can copy; returns its path.
+    """Writes the vocabulary of a model without a file that a run can copy; returns its path.
 
     "" if the model has a file of its own, which the run copies to the workdir. The name of the file
     begins with `prefix`.
@@ -250,10 +250,10 @@ def own_vocabulary(model: str, folder: str, prefix: str = "") -> str:
 
 
 def make_plan(config: RunConfig, lines: Iterable[str], folder: str, workdir: str) -> Plan:
-    """Returns a plan with the files in a folder, which it has in the workdir.
+    """Returns a plan whose files, now in `folder`, are to be in the workdir.
 
     Raises:
-      UserError: the workdir has something else.
+      UserError: the workdir holds something else.
     """
     moved = {
         name: value.replace(folder, workdir)
@@ -275,5 +275,5 @@ def _moved(path: str, folder: str, workdir: str) -> str:
 
 
 def default_workdir(train: str) -> str:
-    """Returns the folder of a run on a file, if the user names none."""
+    """Returns the default folder of a run on a file."""
     return os.path.join("runs", os.path.basename(train).split(".")[0])

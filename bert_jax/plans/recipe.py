@@ -1,14 +1,14 @@
-"""Settings of fine-tuning that learn: they follow from the encoder and the number of examples.
+"""Hyperparameters for fine-tuning, which follow from the encoder and the number of examples.
 
 `bert_jax.finetune` and the command `finetune` apply them; the configurations in configs/ keep the
 values of their papers. Fields that the user sets keep their values.
 
-The rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose from
-2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to 3e-4, on
-tens of thousands of examples. On hundreds and thousands, the best rate for 128 is about 1/45 of the
-root mean square (RMS) of the encoder's kernels: from 7e-4 for BERT's recipe of pre-training to 6e-3
-for Muon's (docs/log/finetuning.md). A step of Adam has the size of the rate whatever the gradient,
-and what counts is its share of the weights.
+The learning rate falls with the square of the hidden size. Devlin et al. 2019 (appendix A.3) choose
+from 2e-5 to 5e-5 for 768 and 1,024, Turc et al. 2019 (section 4), for 128 to 768, from 3e-5 to
+3e-4, on tens of thousands of examples. On hundreds and thousands, the best rate for 128 is about
+1/45 of the root mean square (RMS) of the encoder's kernels: from 7e-4 for BERT's pre-training
+recipe to 6e-3 for Muon's (docs/log/finetuning.md). An Adam step is as large as the rate, whatever
+the gradient; what counts is its size relative to the weights.
 Adam corrects its bias, and small files are read more often: Mosbach et al. 2021 (20 epochs) and
 Zhang et al. 2021 (more steps, bias correction) show that short runs without correction fail on
 small sets.
@@ -26,24 +26,24 @@ from bert_jax.data.labelled.forms.label_kinds import SKEWED
 # Value of a field, and the reason for it.
 Recipe = dict[str, tuple[Any, str]]
 
-# Of a hidden size of 768.
+# For a hidden size of 768.
 _RATE, _SIZE = 4e-5, 768
-# Small encoders, whose rate rises with the RMS of their kernels: with this one it is that of their
-# size. It makes the rate 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
+# Small encoders, whose rate is proportional to the RMS of their kernels; with this RMS it is the
+# rate of their size: 1/45 of the RMS for a hidden size of 128, the smallest that was measured.
 SMALL, _SMALLEST, _RMS = 256, 128, 0.064
-# Their factor where texts are compared, by attention or by their vectors; and, whatever their RMS,
-# that of spans (docs/log/finetuning.md).
+# Factors of the rate for small encoders: where texts are compared, by attention or by vectors; and
+# for spans, whatever the RMS (docs/log/finetuning.md).
 _PAIRS, _SPANS = 0.25, 0.7
 _BATCH, _SMALL_BATCH = 32, 16
-# Factor of the batch where its other examples are negatives.
+# Factor of the batch size where the other examples of a batch are negatives.
 _NEGATIVES = 2
 # Files with fewer examples have small batches, so that an epoch has some steps.
 _SMALL_FILE = 2000
-# Steps that training has at least, if epochs permit.
+# Minimum number of steps, if epochs permit.
 _MIN_STEPS = 1000
 _MIN_EPOCHS, _MAX_EPOCHS = 3, 20
-# With skewed classes: their weight is this power of the ratio of their counts (at 1, too many texts
-# would be of a rare class); and the epochs that make so many steps.
+# With skewed classes: their weight is this power of the ratio of their counts (at 1, a rare class
+# would be predicted too often); and the steps and the minimum number of epochs.
 _TEMPER, _SKEWED_STEPS, _SKEWED_EPOCHS = 0.75, 200, 2
 # Tokens of a row; more are cut off. Longer rows cost time only where texts are longer.
 _MAX_LENGTH, _LENGTH_STEP = 512, 64
@@ -63,11 +63,11 @@ def finetuning_recipe(
 
     Args:
       model: the fields of `config.model`.
-      examples: number of training examples; of texts in windows, their windows.
+      examples: number of training examples; for texts in windows, of windows.
       pools: whether the head reads one vector of each text.
       embeds: whether the vectors themselves are trained, with the examples of a batch as negatives.
       rms: `kernel_rms` of the encoder; 0: unknown.
-      row: what a row has: a `text`, a `pair` of texts, or a `question` and a text with its answer.
+      row: what it holds: a `text`, a `pair` of texts, or a `question` and a text with its answer.
     """
     batch = _batch_size(examples) * (_NEGATIVES if embeds else 1)
     epochs = min(_MAX_EPOCHS, max(_MIN_EPOCHS, -(-_MIN_STEPS * batch // examples)))
@@ -109,10 +109,11 @@ def finetuning_recipe(
 
 
 def skewed_recipe(counts: Mapping[str, int]) -> Recipe:
-    """Returns the settings for classes of which one is much more frequent than the others.
+    """Returns the settings for a file in which one class is much more frequent than the others.
 
-    Trained as usual, a model decides by the shares of the training file, and an encoder that knows
-    a rare class hardly ever says so. {} where no class has more than `SKEWED` of the examples.
+    Trained as usual, a model follows the class shares of the training file, and even an encoder
+    that recognizes a rare class hardly ever predicts it. {} if no class has more than `SKEWED` of
+    the examples.
 
     Args:
       counts: number of training examples of each class.

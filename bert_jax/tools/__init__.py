@@ -1,1 +1,1 @@
-"""Tools that stand on the library, a folder each. They share `pages/`, and import no other tool."""
+"""Tools built on the library, one folder each. They share `pages/`, and import no other tool."""

@@ -1,4 +1,4 @@
-"""A graph of ONNX that is built node by node, with sizes that are known when it runs."""
+"""An ONNX graph that is built node by node, with sizes that are known only when it runs."""
 
 import ast
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class Value(NamedTuple):
     """A tensor of the graph.
 
     Attributes:
-      name: its name there.
+      name: its name in the graph.
       shape: its sizes there: those of the traced array, or 1 where it is still to be broadcast; ()
         for a scalar that is broadcast to any shape.
     """
@@ -65,13 +65,13 @@ class Graph:
         return self._constants[key].name
 
     def add_sizes(self, name: str, sizes: Sizes) -> None:
-        """Reads the sizes that have names from the shape of an input."""
+        """Reads the named sizes from the shape of an input."""
         for axis, size in enumerate(sizes):
             if isinstance(size, str) and size not in self._sizes:
                 self._sizes[size] = self.add("Shape", name, start=axis, end=axis + 1)
 
     def size(self, size: Any) -> str:
-        """Returns int64[1] of a number or an expression of sizes, such as "2*seq + 1"."""
+        """Returns a number or an expression of sizes, such as "2*seq + 1", as int64[1]."""
         if isinstance(size, int | np.integer):
             return self.constant([size], np.int64)
         if (text := str(size)) not in self._sizes:
@@ -98,7 +98,7 @@ class Graph:
         return self.add("Concat", *map(self.size, sizes), axis=0)
 
     def exact(self, value: Value, shape: Sequence[Any], axes: Sequence[int] | None = None) -> str:
-        """Returns a tensor that is broadcast to the traced shape, or on some axes only."""
+        """Returns a tensor that is broadcast to the traced shape, or along some axes only."""
         if value.shape and axes is not None:
             shape = [new if i in axes else old for i, (old, new) in pairs(value.shape, shape)]
         if is_same(value.shape, shape):

@@ -16,10 +16,10 @@ def products(graph: onnx.ModelProto) -> list[str]:
 
 
 def quantize(graph: onnx.ModelProto, names: Collection[str]) -> onnx.ModelProto:
-    """Returns a graph whose products of these names are computed in int8.
+    """Returns a graph in which the products with these names are computed in int8.
 
     Each column of a kernel is scaled so that its largest absolute value is 127. The input gets one
-    scale and one zero point as it is computed, from the least and the largest value of the batch
+    scale and one zero point as it is computed, from the smallest and the largest value of the batch
     (DynamicQuantizeLinear). Sums are int32.
     """
     kernels = {tensor.name: tensor for tensor in graph.graph.initializer}

@@ -20,7 +20,7 @@ LAYER_NORM.def_abstract_eval(lambda x, *_, epsilon: x)
 
 
 def gelu_of(equation: Any) -> str:
-    """Returns the kind of GELU, "none" or "tanh", that an operation is as a whole; "": none."""
+    """Returns the kind of GELU, "none" or "tanh", that a whole operation computes; "": none."""
     if equation.primitive.name in ("checkpoint", "remat", "remat2") and len(equation.invars) == 1:
         names = {inner.primitive.name for inner in equation.params["jaxpr"].eqns}
         return "none" if "erfc" in names else "tanh" if "tanh" in names else ""
@@ -31,7 +31,7 @@ def softmax_input(equation: Any, made: Mapping[Any, Any]) -> Any:
     """Returns the x of exp(x - max(x)) / sum(exp(x - max(x))) over the last axis, or None.
 
     Args:
-      equation: any of a jaxpr.
+      equation: any equation of a jaxpr.
       made: variable -> the equation that computes it.
     """
 
@@ -61,7 +61,7 @@ def softmax_input(equation: Any, made: Mapping[Any, Any]) -> Any:
     return x if is_softmax else None
 
 
-# ------------------------------------------------------------------ operations by element
+# ------------------------------------------------------------------ elementwise operations
 
 
 def _simple(op: str, **attributes) -> Callable[..., str]:
@@ -170,7 +170,7 @@ def _argmax(graph: Graph, equation: Any, x: Value) -> Value:
 
 
 def _dot_general(graph: Graph, equation: Any, x: Value, y: Value) -> Value:
-    """A product of matrices; with further axes that both have, one for each of their indices."""
+    """A matrix product, batched over further axes that both operands have."""
     (x_sum, y_sum), (x_batch, y_batch) = equation.params["dimension_numbers"]
     x_rank, y_rank = (len(atom.aval.shape) for atom in equation.invars)
     shape = equation.outvars[0].aval.shape

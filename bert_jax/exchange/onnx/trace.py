@@ -48,9 +48,9 @@ def make_graph(
     """Returns a function as a model of ONNX, whose initializers are the parameters.
 
     Args:
-      function: pure, of int32 inputs; its outputs have sizes that follow from those of the inputs.
+      function: a pure function of int32 inputs; the sizes of its outputs follow from theirs.
       params: parameter path -> array.
-      inputs: name -> sizes; equal names are equal sizes. The graph takes them as int64.
+      inputs: name -> sizes; equal names mean equal sizes. The graph takes them as int64.
       limits: constraints on sizes, such as "seq <= 512".
 
     Raises:

@@ -4,9 +4,9 @@ The folder has `model.onnx`, in float32, for batches of any size and length; the
 transformers and the vocabulary; and `model.json`, which names inputs, outputs and labels.
 
     inputs     int64[batch, seq] input_ids, attention_mask (1: token, 0: padding, at the end of a
-               row), and token_type_ids, if the model has token types. With multiple choice and
+               row), and token_type_ids, if the model has token types. For multiple choice and for
                pairs in both orders they are [batch, choices, seq]
-    outputs    "logits" of the task, see `OUTPUTS`; or, of "vectors", last_hidden_state
+    outputs    "logits" of the task, see `OUTPUTS`; or, for "vectors", last_hidden_state
                [batch, seq, hidden] and sentence_embedding [batch, hidden]
 """
 

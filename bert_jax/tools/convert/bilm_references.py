@@ -1,4 +1,4 @@
-"""The embeddings that bilm-tf computed of its own test sentences, computed again."""
+"""Recomputes the embeddings that bilm-tf computed for its own test sentences."""
 
 import json
 import os
@@ -19,8 +19,8 @@ from bert_jax.text.word_tokenizer import WordTokenizer
 def compare(loaded: LoadedModel) -> dict[str, Any]:
     """Compares the last layer of both directions with the reference files in the folder.
 
-    Batch n has sentence n of each list; the states of a batch are those that the next one starts
-    from. Words are what stands between spaces.
+    Batch n has sentence n of each list, and starts from the states that the batch before it ended
+    with. Words are separated by spaces.
     """
     assert loaded.checkpoint
     folder = loaded.checkpoint.path
@@ -50,7 +50,7 @@ def compare(loaded: LoadedModel) -> dict[str, Any]:
 
 
 def last_layers(loaded: LoadedModel, batches: list[tuple[str, ...]]) -> Iterator[list[np.ndarray]]:
-    """Yields float32[2, words, features] of each sentence of a batch, forward and backward.
+    """Yields float32[2, words, features] for each sentence of a batch, forward and backward.
 
     Args:
       loaded: the model.

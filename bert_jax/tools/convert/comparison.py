@@ -1,6 +1,6 @@
 """Differences between the outputs of two models on one batch.
 
-A folder of Hugging Face is run by transformers on torch where both are installed, everything else
+A Hugging Face folder is run by transformers on torch where both are installed, everything else
 by this package.
 """
 
@@ -21,7 +21,7 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
     """Compares a foreign model with another program that has the same weights.
 
     Returns:
-      `with`, the program, `largest_difference` by output, and for a folder of Hugging Face
+      `with`, the program, `largest_difference` by output, and for a Hugging Face folder
       `token_ids`; or `none_because`, the reason why there is no comparison.
     """
     assert loaded.checkpoint

@@ -44,7 +44,7 @@ _NOT_COMPARED = {"none_because": "--nocomparison"}
 def convert(
     path: str, out: str, *, format: str = "", choices: Choices | None = None, compare: bool = True
 ) -> dict[str, Any]:
-    """Makes a workdir of another program's checkpoint; prints and returns the certificate.
+    """Makes a workdir from another program's checkpoint; prints and returns the certificate.
 
     Args:
       path: file or folder of the checkpoint.
@@ -168,7 +168,7 @@ def _size(folder: str) -> str:
 
 
 def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[str, Any]:
-    """Returns the content of certificate.json of an imported checkpoint.
+    """Returns the content of certificate.json for an imported checkpoint.
 
     Args:
       loaded: the model with all parameters.
@@ -202,7 +202,7 @@ def import_certificate(loaded: LoadedModel, comparison: dict[str, Any]) -> dict[
 
 
 def export_lines(certificate: dict[str, Any]) -> list[str]:
-    """Returns the lines that are printed of an export's certificate."""
+    """Returns the lines to print about an export's certificate."""
     tensors = certificate["tensors"]
     return [
         f"source      {certificate['source']}, step {certificate['step']}",
@@ -217,7 +217,7 @@ def export_lines(certificate: dict[str, Any]) -> list[str]:
 
 
 def import_lines(certificate: dict[str, Any]) -> list[str]:
-    """Returns the lines that are printed of an import's certificate."""
+    """Returns the lines to print about an import's certificate."""
     tensors = certificate["tensors"]
     known = sorted(tensors["known_non_parameters"].items())
     dtypes = sorted(Counter(tensors["cast"].values()).items())

@@ -42,7 +42,7 @@ def list_tensors(path: str) -> Iterator[str]:
 
 
 def _describe(format: str, tensors: Iterable[str]) -> str:
-    """Returns how many tensors are parameters of the model that has most of them."""
+    """Returns how many tensors are parameters of the model that has the most of them."""
     counts = {}
     for model, tables in NAMES.items():
         if table := tables.get(format):

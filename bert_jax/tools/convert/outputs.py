@@ -27,7 +27,7 @@ class Outputs:
 
     Attributes:
       program: name and version.
-      values: float32 arrays by name, without positions of padding.
+      values: float32 arrays by name, without padding positions.
     """
 
     program: str
@@ -37,7 +37,7 @@ class Outputs:
 def make_batch(vocab_size: int, max_length: int, pad_id: int = 0) -> Batch:
     """Returns random ids in four padded rows of different lengths, with two segments each.
 
-    RoBERTa of transformers counts its positions without `pad_id`, which no token therefore is.
+    RoBERTa in transformers does not count positions with `pad_id`, so no token has that id.
     """
     length = min(_MAX_LENGTH, max_length)
     lengths = np.maximum(2, length * np.array([8, 6, 4, 1]) // 8)[:, None]
@@ -48,11 +48,11 @@ def make_batch(vocab_size: int, max_length: int, pad_id: int = 0) -> Batch:
 
 
 def without_padding(values: Arrays, batch: Batch) -> Arrays:
-    """Removes the positions of padding from the outputs of `batch`."""
+    """Removes the padding positions from the outputs of `batch`."""
     is_token = batch["example_ids"] > 0
     values["hidden states"] = values["hidden states"][:, is_token]
     for name in ("masked-LM logits", "next-word logits", "task logits"):
-        if name in values and values[name].ndim == 3:  # of each token, not of each row
+        if name in values and values[name].ndim == 3:  # per token, not per row
             values[name] = values[name][is_token]
     return values
 
@@ -76,7 +76,7 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:
             values["pooled"] = pooled[:, 0]
-        tables = tree[model.name].get("embeddings", {})  # ELMo of characters has none
+        tables = tree[model.name].get("embeddings", {})  # character-based ELMo has none
         embedding = tables.get("word_embeddings", {}).get("embedding")
         if head := tree.get("masked_lm"):
             scores: Any = LMHead(model).apply({"params": head}, slots, embedding)
@@ -111,7 +111,7 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
 def _with_copies(
     loaded: LoadedModel, head: Any, slots: Any, encoded: Any, batch: Batch, logits: jax.Array
 ) -> jax.Array:
-    """Returns the log-probabilities of the words of all positions, copies included."""
+    """Returns the log-probabilities of the words at all positions, copies included."""
     with_places: Any = {**batch, "masked_lm_positions": _all_positions(batch)}
     module = CopyHead(loaded.model, loaded.tokenizer.mask_id)
     copies: Any = module.apply({"params": head}, slots, encoded.attended, with_places)

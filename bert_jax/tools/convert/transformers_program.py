@@ -1,6 +1,6 @@
-"""Runs a loaded checkpoint by `transformers` on torch, where both are installed.
+"""Runs a loaded checkpoint in `transformers` on torch, where both are installed.
 
-transformers loads a folder of Hugging Face itself. google-research/bert's program needs TensorFlow
+transformers loads a Hugging Face folder itself. google-research/bert's program needs TensorFlow
 1; parameters of its checkpoints are passed to transformers under the names of our table.
 """
 
@@ -177,7 +177,7 @@ def quiet() -> Iterator[None]:
 
 # ------------------------------------------------------------------ token ids
 
-# Each kind of text that a setting of a tokenizer changes: case, accents, ideographs, compatibility
+# Each kind of text that a tokenizer setting affects: case, accents, ideographs, compatibility
 # characters, spaces, punctuation, long words.
 TEXTS = (
     "The quick brown fox jumps over 13 lazy dogs.",
@@ -203,9 +203,9 @@ def compare_token_ids(loaded: LoadedModel) -> dict[str, Any]:
         with quiet():
             theirs = transformers.AutoTokenizer.from_pretrained(
                 sibling(loaded.checkpoint.path, ""),
-                trust_remote_code=_has_our_code(loaded),  # a question on the terminal if not given
+                trust_remote_code=_has_our_code(loaded),  # otherwise it asks on the terminal
             )
-    except Exception as error:  # of any kind, by a package that the tokenizer needs
+    except Exception as error:  # of any kind, from a package that the tokenizer needs
         line = " ".join(str(error).split())[:160]
         return {"none_because": f"transformers cannot load the tokenizer ({line})"}
     differ = []

@@ -1,1 +1,1 @@
-"""Looks at a machine, a configuration, its data and its time before a run: findings, and fixes."""
+"""Checks a machine, a configuration, its data and its time before a run: findings, and fixes."""

@@ -1,6 +1,6 @@
-"""Settings with which a run fits that does not: found by compiling its programs with them.
+"""Settings that make a run fit into memory, found by compiling its programs with them.
 
-Three are tried, each with as many rows of a microbatch as fit:
+Three are tried, each with as many rows per microbatch as fit:
 
     microbatches   parameters are read once for each of them
     remat          blocks are computed again in the backward pass, a third more FLOPs
@@ -33,7 +33,7 @@ Search = Generator[Finding, None, Finding | None]
 
 
 def advise(run: Run, target: Target, refused: Sequence[Compiled]) -> Iterator[Finding]:
-    """Yields what was tried, and the settings with which a run fits as fixes.
+    """Yields what was tried and, as fixes, the settings with which the run fits.
 
     Args:
       run: the run, or the result of `plan`.
@@ -71,7 +71,7 @@ def advise(run: Run, target: Target, refused: Sequence[Compiled]) -> Iterator[Fi
 
 
 def _alternatives(run: Run, steps: Sequence[Compiled]) -> list[tuple[Changes, float]]:
-    """Returns changes besides the number of rows, and the bytes of a device that each can save."""
+    """Returns changes besides the number of rows, and the bytes per device that each can save."""
     found: list[tuple[Changes, float]] = []
     if run.config.get("model.remat") is False:
         found.append(({"model.remat": True}, math.inf))
@@ -97,7 +97,7 @@ class _Search:
 
         Args:
           refused: programs that do not fit.
-          saved: bytes that other settings save at most.
+          saved: maximum number of bytes that other settings save.
         """
         whole, room = _rows_of(refused), max(c.room(self._target.room) for c in refused)
 

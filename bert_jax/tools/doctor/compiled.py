@@ -15,7 +15,7 @@ from bert_jax.tools.doctor.programs import Program
 
 GIB = 1 << 30
 _NO_ROOM = ("RESOURCE_EXHAUSTED", "Ran out of memory", "out of memory")
-# Of a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
+# From a TPU's compiler: "... HLO temporaries (19.25G) exceeds available HBM (15.75G)".
 _NEEDED = re.compile(r"temporaries \(([\d.]+)G\) exceeds available HBM \(([\d.]+)G\)")
 
 
@@ -25,7 +25,7 @@ class Compiled:
 
     program: Program
     seconds: float  # to trace and compile it
-    peak: int = 0  # bytes, arguments and results included; at least, of a refused program
+    peak: int = 0  # bytes, arguments and results included; a lower bound if it was refused
     temporaries: int = 0  # bytes besides arguments and results
     flops: float = 0.0  # of all operations; those of a loop count once
     accessed: float = 0.0  # bytes read and written, also on the chip; those of a loop count once
@@ -45,23 +45,23 @@ class Compiled:
         return totals(self.executable.as_text()) if self.executable else Totals()
 
     def fits(self, room: int) -> bool:
-        """Returns whether it fits into `room` bytes; 0: into what the compiler knows of."""
+        """Returns whether it fits into `room` bytes; 0: into the memory known to the compiler."""
         return not self.no_room and (not room or self.peak <= room)
 
     def room(self, room: int) -> int:
-        """Returns `room`, or what the compiler says of a device that it refuses a program for; 0:
+        """Returns `room`, or else the memory that the compiler states when it refuses a program; 0:
         not known."""
         return room or _needed(self.no_room)[1]
 
 
 def _needed(reason: str) -> tuple[int, int]:
-    """Returns the bytes of temporaries, and those there are, by the reason of a TPU's compiler."""
+    """Returns the bytes of temporaries, and those available, as a TPU's compiler states them."""
     found = _NEEDED.search(reason)
     return (int(float(found[1]) * GIB), int(float(found[2]) * GIB)) if found else (0, 0)
 
 
 def compile_program(program: Program) -> Compiled:
-    """Compiles a program, and returns what the compiler says; also if it does not fit."""
+    """Compiles a program, and returns what the compiler says, even if it does not fit."""
     started = time.perf_counter()
     lowered = program.function.lower(*program.arguments)
     try:

@@ -1,6 +1,6 @@
-"""What is printed of compiled programs, and their least time by the peak rates of the chips.
+"""What is printed about compiled programs, and their minimum time at the chips' peak rates.
 
-All numbers of a program are those of one device. A real run takes longer than its bound, and
+All numbers of a program are per device. A real run takes longer than its bound, and
 evaluations, checkpoints, compilation and the preparation of data come on top of the steps.
 """
 
@@ -22,14 +22,14 @@ class Bound:
 
     seconds: float  # time of the slowest part
     parts: dict[str, float]  # seconds of "FLOPs", "memory" and "links", each at its peak rate
-    mfu: float  # FLOPs of the model in that time, as a part of the peak: no run can have more
+    mfu: float  # FLOPs of the model in that time, as a fraction of the peak: no run can have more
 
 
 def bound(compiled: Compiled, chip: Chip, devices: int) -> Bound:
-    """Returns the roofline's bound (Williams et al. 2009).
+    """Returns the roofline bound (Williams et al. 2009).
 
     An all-reduce of n bytes over d devices sends 2 n (d - 1) / d bytes from each of them, the other
-    operations half of it. Loops whose number of turns is not known count once.
+    operations half of it. Loops with an unknown trip count are counted once.
     """
     model = compiled.program.flops / devices
     parts = {"FLOPs": max(compiled.flops, model) / chip.flops}
@@ -111,7 +111,7 @@ def check_cost(
       run: result of `plan`, whose phases have their steps.
       target: the devices.
       compiled: the programs of all phases.
-      price: USD of a chip hour; 0: not known.
+      price: USD per chip hour; 0: not known.
     """
     steps = [c for c in compiled if c.program.name != "evaluation"]
     chip, num_devices = target.chip, len(target.devices)
@@ -123,7 +123,7 @@ def check_cost(
         return
 
     def seconds(phase: Phase) -> float:
-        if run.training:  # batches of several lengths, of which the longest is compiled
+        if run.training:  # of several batch lengths, only the longest is compiled
             flops = sum(shape.steps * shape.flops for shape in shapes(run, phase))
             return flops / num_devices / chip.flops
         kinds = run.kinds_of_steps(phase)

@@ -1,4 +1,4 @@
-"""Whether a corpus or labelled files, their vocabulary and their recipe can be right."""
+"""Checks whether a corpus or labelled files, their vocabulary and their recipe can be right."""
 
 import dataclasses
 import itertools
@@ -18,28 +18,28 @@ from bert_jax.tools.doctor.finding import Finding, in_bytes, note, ok, problem, 
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.run import Run
 
-# Shares of unknown tokens. Of English text with its own vocabulary less than 0.1 % are unknown.
+# Shares of unknown tokens. In English text with its own vocabulary, less than 0.1 % are unknown.
 # A vocabulary of whole words leaves out rare ones; ELMo reads their characters.
 _MANY_UNKNOWN, _MANY_UNKNOWN_WORDS, _MAX_UNKNOWN = 0.02, 0.1, 0.2
 # Texts of a file or sentences of a sample that are tokenized to find unknown tokens.
 _MAX_TEXTS = 5000
-# Of the pieces of a vocabulary with letters that have an upper-case one. The released BERTs: 0 of
-# the uncased one, 32 % of the cased one.
+# Share of a vocabulary's pieces with letters that have an upper-case one. In the released BERTs: 0
+# for the uncased one, 32 % for the cased one.
 _CASED = 0.01
 # With B drawn at random for half of the pairs, this share is 0.5; documents of one sentence have no
 # next one, so that B is always random.
 _MAX_RANDOM = 0.65
-# Share of training texts with several labels that a warning begins at.
+# Share of training texts with several labels at which a warning begins.
 _CONTRADICTIONS = 0.01
 # Share of the texts that are cut off, likewise.
 _CUT = 0.01
-# Of a leak: the evaluation measures what was learned by heart.
+# Share of leaked texts: above it, the evaluation measures what was memorized.
 _MAX_LEAKS = 0.5
-# Shares of a label in two files differ by more than this, and by more standard errors than chance.
+# Difference of a label's shares in two files that counts, also in standard errors.
 _OTHER_SHARE, _STANDARD_ERRORS = 0.1, 4
-# A learning rate is far from another above this factor.
+# Learning rates that differ by more than this factor are far apart.
 _FAR = 3
-# Counts of readers that mean a loss, and what to do.
+# Counts of the readers that mean lost data, and what to do.
 _FAULTS = {
     "mixed_scheme_files": "Some entities begin with B-, others with I-: correct the tags.",
     "broken_entities": "Correct the tags: E- and S- end an entity that has a beginning.",
@@ -191,7 +191,7 @@ def check_labelled(run: Run) -> Iterator[Finding]:
 def _compare_shares(
     train: Sequence[Any], evaluated: Sequence[Any], name: str, adjusts: bool
 ) -> Iterator[Finding]:
-    """Says if a label's share in an evaluation file differs from that in the training file.
+    """Reports if a label's share in an evaluation file differs from that in the training file.
 
     A difference counts above `_OTHER_SHARE` and `_STANDARD_ERRORS` of the two-proportion z-test.
 
@@ -233,7 +233,7 @@ def _label_counts(examples: Iterable[Any]) -> Counter[str]:
 
 
 def check_rate(config: RunConfig) -> Iterator[Finding]:
-    """Compares the learning rate of a fine-tuning with that of `finetune` for the encoder."""
+    """Compares the learning rate of a fine-tuning with `finetune`'s choice for the encoder."""
     recipe = finetuning_recipe(config.model.to_dict(), 1, pools=False)
     if not isinstance(config, FinetuningConfig) or "optimizer.learning_rate" not in recipe:
         return

@@ -52,7 +52,7 @@ def examine(
       workdir: its folder; empty: not decided. It is not changed.
       steps: steps to measure for each shape; 0: no time is estimated.
       has_data: False ends after the settings.
-      details: whether what each program computes and moves is said.
+      details: whether to report what each program computes and moves.
     """
     begun = _read_begun(workdir)
     settings = list(guarded(_settings(config, workdir, begun)))
@@ -91,8 +91,8 @@ def examine_elsewhere(
       workdir: its folder; empty: not decided.
       target: the hardware.
       compiles: False ends after the settings.
-      advises: whether settings that fit are searched if a program does not.
-      price: USD of a chip hour; 0: not known.
+      advises: whether to search for settings that fit if a program does not.
+      price: USD per chip hour; 0: not known.
     """
 
     def compile_all() -> Iterator[Finding]:

@@ -8,10 +8,10 @@ from typing import Any, Literal
 from bert_jax.files.errors import UserError
 
 # `note`: worth knowing; `warning`: probably not what is wanted; `problem`: the run will not start,
-# will not end, or give useless results.
+# will not end, or will give useless results.
 Level = Literal["ok", "note", "warning", "problem"]
 LEVELS: tuple[Level, ...] = ("ok", "note", "warning", "problem")
-# Parts of the free memory or disk from which a run may not fit: others use them too.
+# Fraction of the free memory or disk above which a run may not fit: other programs use them too.
 TIGHT = 0.85
 
 
@@ -23,7 +23,7 @@ class Finding:
     what: str  # the value, and what is expected
     fix: str = ""  # empty if there is nothing to fix, or `what` says it
     lines: tuple[str, ...] = ()  # details below it
-    # Numbers of it for other programs, which JSON can have.
+    # Its numbers, as JSON values, for other programs.
     values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -34,7 +34,7 @@ problem = functools.partial(Finding, "problem")
 
 
 def compared(what: str, needed: float, free: float, fix: str) -> Finding:
-    """Returns the finding of what needs so many bytes where so many are free."""
+    """Returns the finding for something that needs `needed` bytes where `free` bytes are free."""
     if needed > free:
         return problem(what, fix)
     return warning(what, fix) if needed > TIGHT * free else ok(what)

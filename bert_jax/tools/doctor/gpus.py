@@ -53,7 +53,7 @@ class Gpu:
             "shared_memory_per_block_optin": shared - _RESERVED,
         }
         lines = "".join(f"  {name}: {value}\n" for name, value in fields.items())
-        # From 9.0 on, the instructions of matrix products are those of this one architecture.
+        # From 9.0 on, matrix product instructions are specific to one architecture.
         features = " feature_extension: ACCELERATED_FEATURES" if self.capability >= 9 else ""
         return (
             f"gpu_device_info {{\n{lines}  cuda_compute_capability {{ major: {self.capability}"

@@ -1,7 +1,7 @@
 """Reads XLA's text of an optimized program: what leaves the chip, and what devices send each other.
 
-The compiler's own `bytes accessed` also has what moves within the chip. For a TPU v5e that is more
-than half of it, since operands are copied to the memory on the chip before they are used.
+The compiler's own `bytes accessed` also counts what moves within the chip. For a TPU v5e that is
+more than half of it, since operands are copied to the memory on the chip before they are used.
 """
 
 import collections
@@ -21,14 +21,14 @@ from bert_jax.tools.doctor.instructions import (
 
 # Operations that move data between devices.
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
-# They move nothing, or what they call does.
+# They move nothing themselves; what some of them call may.
 _FREE = frozenset(
     "parameter constant tuple get-tuple-element bitcast after-all partition-id replica-id"
     " opt-barrier while conditional call".split()
 )
 # Changes a part of its first operand, in place.
 _UPDATE = "dynamic-update-slice"
-# What reads a part of its first operand only.
+# They read only a part of their first operand.
 _SLICES = ("slice", "dynamic-slice", "gather")
 _PRODUCTS = ("dot", "convolution", "custom-call")
 _CHANNEL = re.compile(r"\bchannel_id=\d+")
@@ -49,7 +49,7 @@ class Totals:
 
     off_chip: int = 0  # bytes that operations read from the device's memory and write to it
     collectives: Mapping[str, Collective] = dataclasses.field(default_factory=dict)
-    loops: int = 0  # with matrix products, whose FLOPs the compiler's own count has once
+    loops: int = 0  # with matrix products, whose FLOPs the compiler counts once
     unknown_trip_counts: int = 0  # loops that count once here too
 
 
@@ -120,7 +120,7 @@ def moved(instruction: Instruction, computation: Computation, computations: Comp
 
 
 def _written(instruction: Instruction, inside: Computation) -> int:
-    """Returns the bytes that an instruction writes; of an array updated in place, its new part."""
+    """Returns the bytes that an instruction writes; for an array updated in place, its new part."""
     results = [instruction]
     if instruction.operation == "fusion":
         root = root_of(inside)

@@ -46,7 +46,7 @@ class Instruction:
 
     @property
     def bytes(self) -> int:
-        """Of all its results."""
+        """Bytes of all its results."""
         return sum(size for size, _ in arrays(self.shape))
 
     @property
@@ -91,8 +91,8 @@ def root_of(computation: Computation) -> Instruction:
 def trip_count(loop: Instruction, outside: Computation, computations: Computations) -> int | None:
     """Returns the trip count of a loop; None: it is not known.
 
-    The compiler for TPUs does not write it. Loops of jax count up from a constant while they are
-    below another, which is what is looked for.
+    The compiler for TPUs does not write it. jax's loops count up from one constant while they are
+    below another, which is the pattern that this function looks for.
 
     Args:
       loop: a `while`.

@@ -1,7 +1,7 @@
 """Compiles and times the steps of a run, and asks the compiler for their memory.
 
-Every shape of a batch has its program, which is the one that training compiles, so that it finds
-it in the folder of compiled programs. A step that does not fit into the memory, or would take
+Every batch shape has its own program, which is the one that training compiles, so that training
+finds it in the folder of compiled programs. A step that does not fit into the memory, or would take
 minutes, is not executed: one of fewer sequences is, and its time is multiplied. The parameters are
 zeros; the time of matrix products does not depend on their values. Evaluations are only compiled.
 """
@@ -32,8 +32,8 @@ from bert_jax.training.feed import Shape, host_batch, shapes
 from bert_jax.training.run import Run
 from bert_jax.training.step import TrainStep
 
-# FLOP/s of a core, before anything was measured, and the part of their peak that accelerators
-# reach. Both are low, so that the first step that is executed is rather too small.
+# FLOP/s of a core, assumed before anything was measured, and the fraction of their peak that
+# accelerators reach. Both are low, so that the first step executed is too small, not too large.
 _FLOPS_OF_CORE, _PART_OF_PEAK = 20e9, 0.1
 # Seconds that the measured steps of a shape may take.
 _MAX_SECONDS = 40.0
@@ -46,13 +46,13 @@ class Measured:
     shape: Shape
     compiled: tuple[Compiled, ...]  # its programs
     process: int = 0  # bytes that this process had before it compiled them
-    program: int = 0  # bytes that it had more afterwards: programs, and what their compiler keeps
+    program: int = 0  # bytes that it had gained afterwards: programs, and what their compiler keeps
     step_seconds: float = 0.0  # 0: it was not measured
     rows: int = 0  # of the batch that was executed; fewer than those of the shape: scaled
 
     @functools.cached_property
     def state(self) -> int:
-        """Bytes of parameters, optimizer state and what is carried, on each device."""
+        """Bytes of parameters, optimizer state and carry, on each device."""
         return bytes_of(self.compiled[0].program.arguments[0])
 
     @functools.cached_property
@@ -62,7 +62,7 @@ class Measured:
 
     @functools.cached_property
     def peak(self) -> int:
-        """Bytes of a step at its peak on each device, the state included."""
+        """Peak bytes of a step on each device, the state included."""
         first, *second = self.compiled
         batch = first.program.sizes["batch"]
         return max(first.peak, self.state, *(program.peak + batch for program in second))
@@ -78,11 +78,11 @@ class Evaluated:
     """The compiler's figures for a phase's evaluations."""
 
     compiled: tuple[Compiled, ...] = ()  # a program for each length of a batch
-    program: int = 0  # bytes that this process had more after it compiled them
+    program: int = 0  # bytes that this process gained by compiling them
 
     @functools.cached_property
     def peak(self) -> int:
-        """Bytes of each device at their peak, besides the parameters."""
+        """Peak bytes on each device, besides the parameters."""
         return max((c.peak - c.program.sizes["parameters"] for c in self.compiled), default=0)
 
     @functools.cached_property
@@ -155,7 +155,7 @@ class Workbench:
         return dataclasses.replace(found, step_seconds=scaled, rows=rows)
 
     def _rows_that_fit(self, found: Measured) -> int:
-        """Returns rows that fit into memory and time; 0: not even the fewest of the mesh do."""
+        """Returns how many rows fit into memory and time; 0: not even the fewest of the mesh do."""
         shape, free = found.shape, free_memory()
         expected = shape.flops / self._speed * (self._steps + 1)
         if found.peak <= free and expected <= _MAX_SECONDS:

@@ -1,4 +1,4 @@
-"""What a run needs of memory, disk and time, and whether the machine has it."""
+"""The memory, disk space and time that a run needs, and whether the machine has it."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,12 +24,12 @@ from bert_jax.tools.doctor.measured import Evaluated, Measured
 from bert_jax.tools.doctor.trial import Trial
 from bert_jax.training.evaluate import evaluated_numbers, evaluation_batch_size
 
-# XLA allocates the memory of each execution anew, and the next one begins before the last one's is
-# free: the peak of a process on CPUs is that of up to two steps and two evaluations at a time.
+# XLA allocates the memory of each execution anew, and the next one begins before that of the last
+# is free: a process on CPUs peaks at up to two steps and two evaluations at a time.
 _COPIES = 2
-# Preparing writes the corpus as ids and as places of rows before the shards, and removes them.
+# Preparation writes the corpus as ids and row positions before the shards, then removes them.
 _WHILE_PREPARING = 2.0
-# A folder of a run without data and checkpoints: metrics, events, the vocabulary, the report.
+# A run's folder without data and checkpoints: metrics, events, the vocabulary, the report.
 _OTHER_FILES = 20e6
 # Seconds of a start besides compiling steps: imports, initial parameters, the report. On 2 cores
 # of an AMD EPYC they were 10 to 14 for BERT-Tiny and for MiniLM.
@@ -123,9 +123,9 @@ def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -
 
     Args:
       config: the run's configuration.
-      workdir: its folder; empty: the current folder's disk is looked at.
+      workdir: its folder; empty: the current folder's disk is checked.
       trial: the run.
-      checkpoint: bytes of one.
+      checkpoint: bytes of a checkpoint.
     """
     kept = config.checkpoint.keep + config.checkpoint.keep_best + len(trial.milestones())
     count = min(trial.checkpoints(), kept + 1)  # one is written before another is deleted
@@ -165,7 +165,7 @@ def check_time(
       trial: the run.
       found: measurements of all its shapes.
       evaluated: evaluations of the phases that have any.
-      done: steps that were made before.
+      done: steps that were done before.
     """
     if not all(measured.step_seconds for measured in found):
         yield note("The time is not estimated: no step fits into the memory.")

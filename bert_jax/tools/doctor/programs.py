@@ -1,7 +1,7 @@
 """The programs of a run, as functions of shapes with shardings: nothing is compiled here.
 
 `plan` makes a run without data: a corpus is not read, since the shapes of its batches follow from
-the configuration, and of a vocabulary that does not exist yet they need the size only. Labelled
+the configuration, and if the vocabulary does not exist yet, only its size is needed. Labelled
 files are read, since the lengths of their batches are chosen by them.
 """
 
@@ -35,8 +35,8 @@ from bert_jax.training.step import make_train_step
 from bert_jax.training.teacher import open_teacher
 
 _PIECE_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# Steps of a run whose epochs are steps only with its data. They are constants of its programs,
-# whose sizes do not depend on them.
+# Steps of a run whose epochs convert to steps only with its data. They are constants of its
+# programs, whose sizes do not depend on them.
 _STEPS, _WARMUP = 100_000, 1_000
 
 # Name of an array of a batch -> its shape, dtype and sharding.

@@ -34,7 +34,7 @@ TPUS = {
 # Google's other names.
 _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e", "v6litepod": "v6e", "v7x": "tpu7x"}
 _NAME = re.compile(r"([a-z]\w*)([:-])(\d+(?:x\d+)*)")
-# Extra -> the devices that it compiles for, and modules of which one has the compiler.
+# Extra -> the devices that it compiles for, and modules, one of which has the compiler.
 COMPILERS = {
     "tpu": ("TPUs", ("libtpu",)),
     "nvidia": ("NVIDIA GPUs", ("jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12")),
@@ -46,7 +46,7 @@ class Topology:
     """Chips, and how they are connected."""
 
     chip: str  # a key of `TPUS` or `GPUS`
-    layout: tuple[int, ...]  # chips along each dimension; of GPUs, (machines, GPUs of each)
+    layout: tuple[int, ...]  # chips along each dimension; for GPUs, (machines, GPUs of each)
 
     @property
     def chips(self) -> int:
@@ -98,7 +98,7 @@ def parse(text: str) -> Topology:
 
 
 def _usual_layout(number: int, axes: int, counted: int) -> tuple[int, ...]:
-    """Returns the layout of so many TensorCores or chips, as even as powers of two can be.
+    """Returns the layout of so many TensorCores or chips, as even as powers of two allow.
 
     () if there is no usual one.
     """
@@ -126,7 +126,7 @@ class Target:
 
     @property
     def num_chips(self) -> int:
-        """Number of chips, of which some TPUs have two devices each."""
+        """Number of chips; a chip of some TPUs has two devices."""
         if self.topology:
             return self.topology.chips
         # The devices of a TPU's chip have the same coordinates.

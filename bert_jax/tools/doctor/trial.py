@@ -1,11 +1,11 @@
-"""A trial: the run of a configuration, opened on the data that it has, or on a sample of them.
+"""A trial: the run of a configuration, opened on its own data, or on a sample of them.
 
-Labelled files are read as training reads them, all of them. Of a corpus that is prepared already,
-the manifest and the shards are opened. Of one that is not, whole chunks are read from its
-beginning, until they have _READ_BYTES of text, all of a smaller text; every n-th document is taken,
-about _SAMPLE_BYTES, and prepared in a temporary folder, each once (`dupe_factor`=1). Numbers of
-rows and bytes are those of the sample times the bytes of the text, divided by the sample's. The
-folders of the run and of its data are not changed.
+Labelled files are read as training reads them, all of them. If a corpus is prepared already, its
+manifest and shards are opened. If not, whole chunks are read from its beginning, until they have
+_READ_BYTES of text, or all of a smaller text; every n-th document is taken, about _SAMPLE_BYTES,
+and prepared in a temporary folder, once (`dupe_factor`=1). Numbers of rows and bytes are those of
+the sample, scaled by the ratio of the bytes of the text to the sample's. The folders of the run and
+of its data are not changed.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ class Trial:
     prepare_bytes: float = 0.0  # that the preparation writes
 
     def steps_of(self, name: str, phase: Phase) -> int:
-        """Returns a duration of the configuration in steps; as `Run.steps_of`, of all data."""
+        """Returns a duration of the configuration in steps, as `Run.steps_of`, but of all data."""
         pace = self._paces()[self.run.phases.index(phase)]
         return duration_steps(self.run.config[name], pace, self.run.steps)
 
@@ -158,7 +158,7 @@ def _open_sample(config: PretrainingConfig, folder: str) -> Trial:
 
 
 def take_sample(config: DataConfig) -> tuple[tuple[Document, ...], float, float]:
-    """Returns the sample of a corpus, the bytes of the whole text, and how often they are its own.
+    """Returns the sample of a corpus, the bytes of the whole text, and their ratio to the sample's.
 
     Raises:
       UserError: there is no text, or it is malformed and `config.on_bad_text` is `error`.

@@ -101,7 +101,7 @@ def _batches(
 
 
 def describe_padding(run: Run) -> Iterator[str]:
-    """Yields a line if batches have rows of padding that the devices and microbatches need."""
+    """Yields a line if batches have padding rows that the devices and microbatches need."""
     if share := padding_share(run):
         size, shards = run.config.microbatch_size, sharding.batch_shards(run.mesh)
         parts = f"microbatches of at most {size} rows" if size else "the rows of a step"

@@ -1,6 +1,6 @@
 """evaluation.json: what the newest evaluation found, for a reader and for the report.
 
-A review is what a reader wants to see, by the task (`Labelled.review`).
+A review is what a reader wants to see, as the task defines it (`Labelled.review`).
 
 tasks/review_parts.py describes the parts. `errors` are sorted, the worst first.
 """
@@ -26,13 +26,13 @@ EVALUATION, PARAMETERS = "evaluation.json", "parameters.json"
 class Review(Listener):
     """Writes what the report shows besides metrics.
 
-    evaluation.json is of the checkpoint that config.checkpoint.use selects so far; parameters.json
-    has a row for each parameter. The verdict on the last evaluation is shown too.
+    evaluation.json describes the checkpoint that config.checkpoint.use selects so far;
+    parameters.json has a row for each parameter. The verdict on the last evaluation is shown too.
     """
 
     def __init__(self, show: Callable[[str], None]):
         self._show = show
-        # Of the run, once it was asked for.
+        # What a model without an encoder predicts, once it was trained.
         self._simple: tuple[Any] | None = None
 
     def started(self, run: Run, state: TrainState) -> None:

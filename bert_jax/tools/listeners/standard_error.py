@@ -1,7 +1,7 @@
 """What commands print on standard error: errors, and warnings of this package, one a line.
 
-What libraries report stays, but for errors about hardware that the machine lacks. Standard output
-shows bucket addresses, too.
+Messages of libraries are kept, except for errors about hardware that the machine lacks. Standard
+output shows bucket addresses, too.
 """
 
 import logging
@@ -19,9 +19,9 @@ def set_up() -> None:
     logger = logging.getLogger("bert_jax")
     logger.addHandler(handler)
     logger.propagate = False  # other libraries may add handlers of their own
-    # Warnings of orbax repeat its arguments.
+    # orbax's warnings repeat its arguments.
     logging.getLogger("absl").addFilter(lambda record: record.levelno >= logging.ERROR)
-    # It prints the traceback of each failure that it repeats.
+    # gcsfs prints the traceback of each failure that it retries.
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)
 
 

@@ -25,7 +25,7 @@ from bert_jax.training.state import TrainState
 # Ids of the run by tracker, in the workdir.
 IDS = "trackers.json"
 PROJECT = "bert_jax"
-# What MLflow takes in a request, and of a value.
+# Parameters that MLflow takes in a request, and characters of a value.
 _MAX_PARAMS, _MAX_VALUE = 100, 6000
 
 
@@ -184,7 +184,7 @@ class MLflow(Tracker):
         self._try("the end of the run", "set_terminated", "FINISHED" if is_complete else "KILLED")
 
     def _try(self, what: str, method: str, *arguments: Any) -> None:
-        """Calls the server; a run goes on without it."""
+        """Calls the server; if that fails, the run continues without it."""
         from mlflow.exceptions import MlflowException
 
         try:

@@ -14,7 +14,7 @@ from bert_jax.training.listener import Evaluation
 _STANDARD_ERRORS = 3
 # Shares of the way from the baseline to a perfect score.
 _GOOD, _FAIR = 0.5, 0.2
-# Of a corpus: how far below the unigram entropy the loss of a good model is.
+# For a corpus: how far below the unigram entropy the loss of a good model is.
 _GOOD_LOSS = 0.75
 _NAMES_SHOWN = 8
 
@@ -141,7 +141,7 @@ def _findings(outcome: Outcome, level: str) -> list[str]:
 
 
 def _overfit(outcome: Outcome) -> str:
-    """Returns how far the losses are apart, if the training examples are known by heart."""
+    """Returns how far the losses are apart, if the training examples are memorized."""
     held_out = outcome.held_out_loss
     if not outcome.losses or not outcome.losses[-1] < 0.25 * held_out:
         return ""
@@ -193,7 +193,7 @@ def _outcome(
 def predict_without_encoder(run: Any) -> Sequence[Any] | None:
     """Trains a model without an encoder on the examples of a run; returns what it predicts.
 
-    None where the task has no such model, and if there is nothing to train on.
+    None if the task has no such model, or if there is nothing to train on.
     """
     if run.config.has_corpus or not run.training:
         return None

@@ -30,7 +30,7 @@ def extract(
 ) -> int:
     """Writes the features of each text; the output is complete or absent.
 
-    Of sparse vectors, a .jsonl has a line {"token": weight, ...} for each text, the largest weight
+    For sparse vectors, a .jsonl has a line {"token": weight, ...} for each text, the largest weight
     first; a .npz is what `scipy.sparse.load_npz` reads, float32[texts, vocab_size].
 
     Returns:
@@ -67,7 +67,7 @@ def extract(
             write_objects(output_path, (named_weights(v, tokenizer.pieces) for v in vectors))
         else:
             matrix = stack_sparse(vectors, model.encoder.vocab_size)
-            from scipy import sparse  # whose import adds a filter of warnings
+            from scipy import sparse  # its import adds a warning filter
 
             with whole_file(output_path) as temporary, open(temporary, "wb") as file:
                 sparse.save_npz(file, matrix)

@@ -20,13 +20,13 @@ import numpy as np
 from bert_jax.files.atomic import whole_file
 from bert_jax.files.errors import UserError
 
-# Endings of files of arrays, of sparse vectors, of objects, and of predictions; "": a file without
-# any has JSON lines.
+# File endings for arrays, for sparse vectors, for objects, and for predictions; "": a file without
+# one has JSON lines.
 ARRAYS = (".npz", ".safetensors", ".jsonl", ".parquet")
 SPARSE = (".npz", ".jsonl")
 OBJECTS = (".jsonl", ".parquet", "")
 PREDICTIONS = (".jsonl", ".parquet", ".csv", ".tsv", ".json", ".conll", "")
-# Rows of Parquet that are converted at a time.
+# Parquet rows that are converted at a time.
 _CHUNK = 1000
 
 
@@ -70,7 +70,7 @@ def write_objects(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
 
 
 def write_parquet(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes a row of Parquet for each object, arrays as lists of their type.
+    """Writes a Parquet row for each object, arrays as lists of their type.
 
     Raises:
       UserError: a field has values of several types.
@@ -170,7 +170,7 @@ def _check_room(path: str, specs: Mapping[str, ArraySpec]) -> None:
 
 
 def _pack_npz(arrays: Mapping[str, np.memmap], path: str) -> None:
-    """np.savez, from files; equal arrays give equal bytes."""
+    """Like np.savez, from files; equal arrays give equal bytes."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             array.flush()

@@ -25,7 +25,7 @@ STANDARD_INPUT = "-"
 _ENDINGS = "txt|csv|tsv|jsonl?|ndjson|conll|parquet|arrow|gz|bz2|xz|zst"
 # A word that is more likely the name of a file than a text.
 _LIKE_A_FILE = re.compile(rf"\S*/\S*|\S+\.({_ENDINGS})", re.IGNORECASE)
-# Example classes that a single text does not make, and what to give instead.
+# Example classes that a single text cannot make, and what to give instead.
 _NO_TEXTS = {
     Question: "bert_jax answer asks a --question about a --context, and files have SQuAD's form",
     ChoiceExample: 'write {"context": ..., "endings": [...]} on a line of standard input or a file',
@@ -81,7 +81,7 @@ class Inputs:
 
         Args:
           task: task, which reads files.
-          kind: class of its examples, which values become; None: it takes files only.
+          kind: class of its examples, which values are converted to; None: it takes files only.
           counts: counts what is left out or repaired.
 
         Raises:
@@ -110,7 +110,7 @@ def find_inputs(words: Sequence[str], column: str = "") -> Inputs:
     standard input, or texts.
 
     Standard input is copied to a temporary file, which is read as one: .jsonl if it begins with a
-    JSON object, else .txt. `column` is that of the texts in tables.
+    JSON object, else .txt. `column` names the column of the texts in tables.
 
     Raises:
       UserError: there are no words, or a file does not exist.

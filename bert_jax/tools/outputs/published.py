@@ -26,7 +26,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.tools.outputs.files import PREDICTIONS, check_output, write_parquet
 from bert_jax.tools.outputs.inputs import Inputs
 
-# Between a word with spaces, or without any character, and its tag.
+# Separates the tag from a word that has spaces or is empty.
 _TAB = "\t"
 
 
@@ -45,7 +45,7 @@ def _check_glue(task: Any, path: str) -> None:
 
 
 def _write_glue(task: Any, lines_path: str, path: str) -> None:
-    """A header, then the id and the prediction of each row, which GLUE would not take twice.
+    """Writes a header, then the id and the prediction of each row; GLUE takes no id twice.
 
     Numbers are clipped to the task's limits and have 3 decimals. Labels are those of the training
     files: numbers where these have numbers.

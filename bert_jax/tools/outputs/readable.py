@@ -6,7 +6,7 @@ from typing import Any
 
 
 def readable(example: Any, prediction: Mapping[str, Any]) -> Iterator[str]:
-    """Yields the lines of a prediction, the example among them.
+    """Yields the lines of a prediction, including the example.
 
     Args:
       example: what was predicted; a dataclass of `data.labelled`.

@@ -1,1 +1,1 @@
-"""Pages of HTML that open offline: markup, document, tables, plots as SVG, reports of runs."""
+"""HTML pages that open offline: markup, document, tables, plots as SVG, reports of runs."""

@@ -1,7 +1,7 @@
 """The page of a model's attention: all heads, one head, their statistics, predictions of layers.
 
-The page draws from the weights in it, which are in the order of layers, heads, tokens that attend
-and tokens attended to: thousandths as 16-bit integers, low byte first, in base 64.
+The page draws from the weights in it, ordered by layer, head, attending token and attended token:
+thousandths as 16-bit integers, low byte first, in base64.
 """
 
 import base64
@@ -21,7 +21,7 @@ from bert_jax.tools.pages.markup import Content, Markup, tag
 MAX_WEIGHTS = 3_000_000  # of a page: 8 MB
 PARTS = ("attention.css", "attention_views.js", "attention.js")
 _STRONGEST = 3
-# What a head is known by first: by these a page finds the head that it begins with.
+# Statistics by which a page chooses the head that it shows first.
 _TELLING = ("previous", "next")
 
 

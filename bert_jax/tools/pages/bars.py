@@ -22,7 +22,7 @@ class Dots:
       name: name of the row.
       values: name of the run -> value.
       paper: the published value.
-      baseline: the value of a trivial answer.
+      baseline: the value of a trivial prediction.
     """
 
     name: str
@@ -78,7 +78,7 @@ def histogram(title: str, counts: Sequence[int], width: int) -> Markup:
     for i, (name, count) in enumerate(zip(ranges, counts, strict=True)):
         height = (bottom - _TOP) * count / max(counts)
         place = {"x": i * step + 1, "width": step - 2}
-        # All of the column answers to the pointer.
+        # The whole column responds to the pointer.
         area = {"y": _TOP, "height": bottom - _TOP, "fill": "none", "pointer_events": "all"}
         bar = tag("rect.bar", **place, y=bottom - height, height=height)
         tip = f"{name}: {count:,} ({count / total:.1%})"
@@ -98,7 +98,7 @@ def histogram(title: str, counts: Sequence[int], width: int) -> Markup:
 
 
 def spread(values: Collection[float]) -> str:
-    """Returns "0.8123 ± 0.0121": mean and standard deviation (n - 1); of one value it alone."""
+    """Returns "0.8123 ± 0.0121": mean and standard deviation (n - 1); or a single value alone."""
     more = f" ± {statistics.stdev(values):.2g}" if len(values) > 1 else ""
     return f"{statistics.fmean(values):.4g}{more}"
 
@@ -178,7 +178,7 @@ def heat_map(title: str, names: Sequence[str], counts: Sequence[Sequence[int]]) 
     if len(names) > _MAX_CELLS:
         return figure(title, None, data, None)
     left, width = 96, (_WIDTH - 96) / len(names)
-    is_narrow = width < 40  # then names stand upright
+    is_narrow = width < 40  # names are then vertical
     top, height = (64 if is_narrow else 22), min(width, 44.0)
     parts: list[Content] = []
     for i, name in enumerate(names):

@@ -1,4 +1,4 @@
-"""A page: one HTML file with its styles and its script, which asks nothing of any network."""
+"""A page: one HTML file with its styles and its script, which loads nothing from a network."""
 
 import base64
 import hashlib
@@ -76,7 +76,7 @@ def document(
 
 
 def script_hashes(parts: Sequence[str]) -> str:
-    """Returns the sources by which a policy allows the scripts of a page, and no others.
+    """Returns the sources with which a policy allows the scripts of a page, and no others.
 
     Args:
       parts: parts of the page, as `document` takes them.
@@ -87,7 +87,7 @@ def script_hashes(parts: Sequence[str]) -> str:
 
 
 def columns(*content: Content) -> Markup:
-    """Returns parts side by side, as many as the screen has place for."""
+    """Returns parts side by side, as many as the screen has room for."""
     return tag("div.columns", *content)
 
 

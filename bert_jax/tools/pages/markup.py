@@ -36,7 +36,7 @@ def tag(name: str, /, *content: Content, **attributes: str | int | float | bool 
     """Returns an element.
 
     Args:
-      name: such as "p"; or a class too, as in "p.note" or "div.scroll.wide".
+      name: such as "p", optionally with classes, as in "p.note" or "div.scroll.wide".
       content: see `render`.
       attributes: an underscore stands for a dash, and one at the end is dropped (`for_`). True is
         an empty value, False and None leave the attribute out. A float is rounded to 1/100.

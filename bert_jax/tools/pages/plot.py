@@ -27,10 +27,10 @@ class Line:
 
     Attributes:
       name: name in the legend and in the table.
-      x: axis -> where the values are, ascending; all lines of a plot have the same axes.
+      x: axis -> places of the values, ascending; all lines of a plot have the same axes.
       y: the values; None where there is none, which interrupts the line.
       color: number of the color and of the dashes; names of the same color share a legend.
-      has_points: whether each value has a mark, as those have that are few.
+      has_points: whether each value has a mark, for short series.
       has_line: whether the values are connected.
       is_reference: drawn thin and dashed, such as a diagonal.
     """
@@ -58,8 +58,8 @@ class Mark:
 
     Attributes:
       text: shown under the pointer.
-      x: axis -> place; on an axis that it lacks it is not drawn.
-      is_bad: drawn to be noticed.
+      x: axis -> place; it is not drawn on an axis without one.
+      is_bad: drawn to stand out.
     """
 
     text: str
@@ -78,7 +78,7 @@ def line_plot(
     few: bool = False,
     note: Content = None,
 ) -> Markup:
-    """Returns a figure: title, legend, picture, and its table to open.
+    """Returns a figure: title, legend, picture, and a table that opens.
 
     Args:
       title: title of the vertical axis, with its unit.
@@ -163,7 +163,7 @@ def _table(title: str, lines: Sequence[Line]) -> Markup:
 
 
 def _thinned(line: Line, max_values: int) -> Line:
-    """Returns a line of at most so many points, each the mean of equally many values."""
+    """Returns a line of at most `max_values` points, each the mean of equally many values."""
     if len(line.y) <= max_values:
         return line
     every = -(-len(line.y) // max_values)
@@ -177,7 +177,7 @@ def _thinned(line: Line, max_values: int) -> Line:
     return dataclasses.replace(line, x=x, y=means)
 
 
-# ---------------------------------------------------------------------------------- of the picture
+# ---------------------------------------------------------------------------------- the picture
 
 
 def _picture(

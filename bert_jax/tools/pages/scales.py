@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-_TICKS = 5  # about
+_TICKS = 5  # approximately
 _TIMES = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 
@@ -29,7 +29,7 @@ class Scale:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Returns the place of a value; values outside of the range are at its nearest end."""
+        """Returns the place of a value; values outside the range are at its nearer end."""
         low, high, value = self.low, self.high, min(max(value, self.low), self.high)
         if self.is_log:
             low, high, value = math.log(low), math.log(high), math.log(value)
@@ -42,7 +42,7 @@ def linear(values: Iterable[float], start: float, stop: float, *, tight: bool = 
     Args:
       values: finite; at least one.
       start, stop: places of its ends.
-      tight: it ends at the values instead of at ticks.
+      tight: whether it ends at the values instead of at ticks.
     """
     low, high = min(values := list(values)), max(values)
     if high - low < 1e-9 * max(abs(low), abs(high), 1e-3):  # one value only
@@ -68,7 +68,7 @@ def logarithmic(values: Iterable[float], start: float, stop: float) -> Scale:
 def at_values(values: Iterable[float], start: float, stop: float) -> Scale:
     """Returns the scale of a few chosen values, which are its ticks.
 
-    It is logarithmic where the largest is four times the smallest, as such values are chosen.
+    It is logarithmic if the largest is at least four times the smallest, as such values are chosen.
     """
     ticks = tuple(sorted(set(values)))
     low, high = ticks[0], ticks[-1]
@@ -78,7 +78,7 @@ def at_values(values: Iterable[float], start: float, stop: float) -> Scale:
 
 
 def _round_step(minimum: float) -> float:
-    """Returns the smallest of 1, 2, 2.5 and 5 times a power of 10 that is no less."""
+    """Returns the smallest of 1, 2, 2.5 and 5 times a power of 10 that is not less."""
     power = 10.0 ** math.floor(math.log10(minimum))
     return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= minimum * (1 - 1e-9))
 

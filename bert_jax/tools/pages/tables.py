@@ -1,4 +1,4 @@
-"""Tables that scroll where they are too wide, and what stands around a plot: its data, to open."""
+"""Tables that scroll where they are too wide, and what surrounds a plot, such as its data."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ def table(
     """Returns a table.
 
     Args:
-      rows: cells; a number is printed as `number` does.
+      rows: cells; a number is formatted by `number`.
       text_columns: the first columns, which are text: at most two, or all. Those after them are
         aligned as numbers, by a class of the table (page.css): cells are most of a page's bytes.
       copy: whether it has a button that copies it as CSV.
@@ -50,7 +50,7 @@ def figure(
 
 
 def legend(shapes: Mapping[str, Content]) -> Markup:
-    """Returns names with what stands for them in a plot, drawn in 22 x 10."""
+    """Returns names with their symbols in a plot, drawn in 22 x 10."""
     items = [
         tag("li", tag("svg.swatch", shape, viewBox="0 0 22 10", aria_hidden="true"), name)
         for name, shape in shapes.items()
@@ -59,7 +59,7 @@ def legend(shapes: Mapping[str, Content]) -> Markup:
 
 
 def cut(name: str, max_length: int) -> str:
-    """Returns a name of at most so many characters."""
+    """Returns a name, cut to at most `max_length` characters."""
     return name if len(name) <= max_length else f"{name[: max_length - 1]}…"
 
 

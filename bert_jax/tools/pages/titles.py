@@ -12,7 +12,7 @@ _RESTS = {"loss": "loss (nats)", "f1": "F1"}
 
 
 def title_of(metric: str) -> str:
-    """Returns "Masked tokens: loss (nats)" of masked_lm_loss."""
+    """Returns "Masked tokens: loss (nats)" for masked_lm_loss."""
     if metric.startswith("general_"):
         return f"General text, {title_of(metric.removeprefix('general_')).lower()}"
     for prefix, subject in _SUBJECTS.items():

@@ -32,7 +32,7 @@ _OPTIMIZATION = {
 # Metrics of `config.data.general`, whose words have other frequencies than those of the corpus.
 _GENERAL = "general_"
 _CAN_BE_LOG = {"gradient_norm", "update_norm"}
-_SPREAD = 20.0  # from here on the ratio of the largest to the smallest is shown logarithmically
+_SPREAD = 20.0  # ratio of the largest to the smallest from which an axis is logarithmic
 
 
 def is_share(metric: str) -> bool:
@@ -48,7 +48,7 @@ def axis_switch(runs: Sequence[Workdir]) -> Markup | None:
 
 
 def learning(runs: Sequence[Workdir]) -> list[Content]:
-    """Returns a plot for each metric; of several runs one for each split."""
+    """Returns a plot for each metric; for several runs, one for each split."""
     plots: list[Content] = []
     for metric in _metric_names(runs):
         title, (levels, *others) = title_of(metric), [levels_of(run, metric) for run in runs]
@@ -78,7 +78,7 @@ def optimization(runs: Sequence[Workdir]) -> list[Content]:
 
 
 def levels_of(run: Workdir, metric: str) -> list[Level]:
-    """Returns what a model reaches that knows only how frequent tokens, pairs or answers are."""
+    """Returns what a model reaches with only the frequencies of tokens, pairs or answers."""
     baseline = run.results.get("baseline")
     if metric == next(iter(run.config.metrics), "") and baseline is not None:
         return [Level("constant prediction", baseline)]

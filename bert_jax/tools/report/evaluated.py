@@ -42,7 +42,7 @@ def verdict(run: Workdir) -> Markup | None:
 
 
 def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
-    """Returns the scores of one or several runs, the points being their seeds."""
+    """Returns the scores of one or several runs, with a point for each seed."""
     metrics: dict[str, None] = {}
     for run in runs:
         values = run.results.get("eval", {})
@@ -53,7 +53,7 @@ def scores(runs: Sequence[Workdir], names: Sequence[str]) -> Content:
         rows = []
         for run, name in zip(runs, names, strict=True):
             found = [s.results["baseline"] for s in (run, *run.seeds) if "baseline" in s.results]
-            # What is published, and the baseline, are of the first metric.
+            # The published value and the baseline are for the first metric.
             paper = run.config.get("published_score") or None if i == 0 else None
             baseline = found[0] if found and i == 0 else None
             if values := _scores_of(run, metric):

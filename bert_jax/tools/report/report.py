@@ -148,7 +148,7 @@ def _shown(name: str, value: float) -> str:
 
 
 def _facts(run: Workdir) -> dict[str, str]:
-    """Returns name -> value of what is asked first."""
+    """Returns name -> value of the facts to show first."""
     facts: dict[str, str] = {}
     if not run.config.has_corpus:
         for metric in run.config.metrics:

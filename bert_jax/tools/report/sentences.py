@@ -7,7 +7,7 @@ from typing import Any
 from bert_jax.tools.pages.document import note
 from bert_jax.tools.pages.markup import Content, Markup, tag
 
-# The least probabilities of the colors .p0, .p1, ...; what is less probable has the last one.
+# Minimum probabilities of the colors .p0, .p1, ...; less probable tokens have the last one.
 _STEPS = (0.5, 0.1, 0.01, 0.001)
 
 
@@ -37,7 +37,7 @@ def filled(
 
 
 def colored(scores: Sequence[Mapping[str, Any]], name: str) -> list[Content]:
-    """Returns sentences whose tokens have a color for their probability.
+    """Returns sentences whose tokens are colored by their probability.
 
     Args:
       scores: scores with `log_probabilities` of the tokens, and `perplexity`.

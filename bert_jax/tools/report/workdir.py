@@ -64,7 +64,7 @@ class Workdir:
 
     @property
     def all_steps(self) -> int:
-        """Steps of the whole run, or those done where the folder does not tell."""
+        """Steps of the whole run, or those done if the folder does not say."""
         return self.starts[-1]["steps"] if self.starts else self.steps
 
     @property
@@ -86,7 +86,7 @@ class Workdir:
         return [row for row in self.rows if row["split"] == name]
 
     def places(self, step: int) -> dict[str, float]:
-        """Returns where a step is on each axis, between the lines before and after it."""
+        """Returns the place of a step on each axis, interpolated between the lines around it."""
         steps = [0, *(row["step"] for row in self.rows)]
         return {
             axis: float(np.interp(step, steps, [0, *(place_of(row, axis) for row in self.rows)]))

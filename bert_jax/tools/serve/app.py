@@ -27,7 +27,7 @@ def make_app(service: Service, batcher: Batcher, rate: float) -> Starlette:
     Args:
       service: what the model can do.
       batcher: computes the requests.
-      rate: requests a second of one client, for the description; 0: any number.
+      rate: requests per second of one client, for the description; 0: any number.
     """
     views = [(f"/api/{e.name}", view) for e in service.endpoints for view in e.form.views]
     page = serve_page(service.name, service.about, views, service.missing)
@@ -76,7 +76,7 @@ async def _answer(endpoint: Endpoint, batcher: Batcher, request: Request) -> Res
 
 async def _read_body(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    # Forms of other sites cannot have this type without being asked for permission first.
+    # Forms of other sites cannot send this type without asking for permission first.
     if kind != "application/json":
         message = f"The Content-Type of the request is {kind!r:.60}, and must be application/json."
         raise HTTPException(415, message)
@@ -85,7 +85,7 @@ async def _read_body(request: Request) -> bytes:
         async with asyncio.timeout(requests.BODY_SECONDS):
             async for part in request.stream():
                 size += len(part)
-                # The rest is read too, so that the client gets to reading the answer.
+                # The rest is read too, so that the client gets to read the answer.
                 if size <= requests.MAX_BODY_BYTES:
                     body += part
     except (TimeoutError, ClientDisconnect):

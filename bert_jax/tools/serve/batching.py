@@ -109,7 +109,7 @@ class Batcher:
 
 
 def _compute(jobs: Sequence[_Job]) -> list[list[Any] | Exception]:
-    """Returns the results or the exception of each job; one job's error is no other's."""
+    """Returns the results or the exception of each job; errors of one do not affect others."""
     encoded = [_encode(job) for job in jobs]
     valid = [item for job in encoded if not isinstance(job, Exception) for item in job]
     try:

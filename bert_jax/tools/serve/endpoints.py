@@ -24,7 +24,7 @@ from bert_jax.tools.serve import forms
 from bert_jax.tools.serve.batching import Computation
 from bert_jax.tools.serve.requests import MAX_INPUTS
 
-# Tokens that follow a text which is continued.
+# Number of tokens that continue a text.
 NEW_TOKENS = 30
 
 
@@ -86,7 +86,7 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
     def encode(example: Any) -> tuple[Any, np.ndarray, Counter]:
         tasks.check(example)
         if isinstance(example, Text):
-            # A recurrent model would take any length, and each is compiled for.
+            # A recurrent model would take any length, and compile for each.
             encode_text(example, model.tokenizer, model.encoder.max_position_embeddings, masks=True)
         counts = Counter()
         rows = tasks.task.encode([example], model.tokenizer, counts)
@@ -114,7 +114,7 @@ def predict(predictor: Predictor, top_k: int) -> Endpoint:
 
 
 def generate(model: TrainedModel) -> Endpoint:
-    """Texts that are continued by the most probable tokens, as `generate --greedy`.
+    """Texts that are continued by the most probable tokens, as by `generate --greedy`.
 
     Raises:
       UserError: the model does not predict next tokens, or has too few positions.
@@ -164,7 +164,7 @@ def generate(model: TrainedModel) -> Endpoint:
 
 
 def vectors(predictor: Predictor) -> list[Endpoint]:
-    """Vectors of texts, as `encode`, and their similarities, by the cosine.
+    """Vectors of texts, as from `encode`, and their cosine similarities.
 
     Sparse ones are weights by word; those of tokens, which MaxSim compares, have no similarities.
     """

@@ -187,7 +187,7 @@ def _form(
     fields: tuple[Field, ...] = (),
     drawing: Values | None = None,
 ) -> Form:
-    """Returns the form of a task's examples; `prepare` makes inputs what `from_inputs` takes."""
+    """Returns the form of a task's examples; `prepare` adapts inputs to `from_inputs`."""
 
     def make(values: Values, where: str) -> Example:
         return task.EXAMPLE.from_inputs(prepare(values, where), where, next(_numbers))
@@ -229,7 +229,7 @@ def _words(task: Any) -> Form:
     )
     hint = "with spaces between words and punctuation" if between else ""
     fields = Field("text", optional=True), Field("words", optional=True, is_list=True)
-    # All that the model knows, so that each has its color in every answer; of other tags none.
+    # All types that the model knows, so that each has its color in every answer; other tags: none.
     kinds = sorted({label.partition("-")[2] for label in task.labels} - {""})
     controls = (Field("text", "Text", hint),)
     return _form(task, controls, samples, prepare, fields=fields, drawing={"kinds": kinds})

@@ -27,7 +27,7 @@ class Guard:
     """An ASGI application that passes requests on to another one, or refuses them.
 
     Attributes:
-      app: the other one, which may be replaced while requests come.
+      app: the other one, which may be replaced while requests arrive.
     """
 
     def __init__(self, app: ASGIApp, rate: float, is_local: bool):
@@ -35,7 +35,7 @@ class Guard:
 
         Args:
           app: see above.
-          rate: requests a second of one client; 0: any number.
+          rate: requests per second of one client; 0: any number.
           is_local: whether the server listens at a loopback address.
         """
         self.app, self._limiter, self._is_local = app, RateLimiter(rate), is_local
@@ -62,7 +62,7 @@ class Guard:
         host = headers.get("host", "")
         name, colon, port = host.rpartition(":")
         name = name if colon and port.isdecimal() else host
-        # A page of another site whose name was made to point to this machine has its own name here.
+        # A page of another site whose name was made to resolve to this machine sends that name.
         if self._is_local and name.lower() not in _LOCAL:
             names = ", ".join(sorted(_LOCAL))
             return error_response(
@@ -88,7 +88,7 @@ class Guard:
 class RateLimiter:
     """Counts the requests of each client, which has a bucket of 2 * `rate` tokens.
 
-    A request takes a token, and `rate` tokens a second flow back; 0: any number of requests.
+    A request takes a token, and `rate` tokens per second flow back; 0: any number of requests.
     """
 
     def __init__(self, rate: float):

@@ -1,4 +1,4 @@
-"""The description of the API in OpenAPI's form, from which other programs make clients."""
+"""The description of the API in OpenAPI's form, from which other programs generate clients."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -35,8 +35,8 @@ def open_socket(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        # asyncio sends at once (TCP_NODELAY) only where the socket says its protocol: otherwise an
-        # answer waits 40 ms for the receipt of its head.
+        # asyncio sends at once (TCP_NODELAY) only if the socket states its protocol: otherwise an
+        # answer waits 40 ms for the acknowledgment of its head.
         opened = socket.socket(family, kind, protocol)
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         opened.bind(address)
@@ -76,8 +76,8 @@ def serve(
       opened: result of `open_socket`.
       warm: whether all programs are compiled before the model is ready.
       max_waiting: requests that may wait for the model.
-      rate: requests a second of one client; 0: any number.
-      announce: gets a line when the server answers, when the model does, and when all is done.
+      rate: requests per second of one client; 0: any number.
+      announce: called with a line when the server answers, when the model does, and at the end.
 
     Raises:
       UserError: the model cannot be loaded. Like every error of `load`, it ends the server.
@@ -89,7 +89,7 @@ def serve(
 
     def start() -> None:
         service = load()
-        # It imports jax, for which the first answers do not wait.
+        # Imports jax; the first answers need not wait for it.
         from bert_jax.tools.serve.app import make_app
 
         if warm:
@@ -119,7 +119,7 @@ def warm_up(service: "Service", starting: Starting, announce: Callable[[str], No
     Args:
       service: what the model can do.
       starting: shows how many are compiled.
-      announce: gets a line for each endpoint.
+      announce: called with a line for each endpoint.
     """
     programs = service.programs()
     done, of = 0, sum(map(len, programs.values()))
@@ -153,7 +153,7 @@ def _make_server(app: Guard) -> _Server:
         loop="asyncio",
         ws="none",
         lifespan="off",
-        # The address of a client is that of its connection, whatever it says.
+        # The address of a client is that of its connection, whatever its headers say.
         proxy_headers=False,
         server_header=False,
         log_config=None,

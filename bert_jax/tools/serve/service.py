@@ -15,7 +15,7 @@ from bert_jax.tools.serve.endpoints import Endpoint
 _BATCH_TOKENS = 1024
 # No page of attention has a longer text, and requests of others are limited by their model.
 _MAX_LENGTH = 8192
-# Lengths that batches are padded to differ by more than these tokens.
+# Lengths that batches are padded to differ by more than this many tokens.
 _LENGTH_STEP = 4
 
 
@@ -55,7 +55,7 @@ class Service:
             self.missing[name] = str(error)
 
     def programs(self) -> dict[str, list[Callable[[], Any]]]:
-        """Returns functions that compile a program each, of all that requests can need.
+        """Returns functions that compile one program each, of all those that requests can need.
 
         They are listed by endpoint. What several endpoints share is listed for the first.
         """
@@ -69,7 +69,7 @@ class Service:
         first, *others = (
             field for field in form.fields if field is form.fields[0] or not field.optional
         )
-        # Length of a batch -> its longest input, of which no two share a row, and its maximum rows.
+        # Length of a batch -> its longest input, no two of which share a row, and its maximum rows.
         found = {}
         for tokens in range(1, longest + 1, _LENGTH_STEP):
             values = {field.name: ("a",) * 4 if field.is_list else "a" for field in others}

@@ -1,4 +1,4 @@
-"""What answers until the model can: every request gets 503, and how far the start is."""
+"""Answers requests until the model can: with 503, and how far the start has come."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class Starting:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What GET /health says, and all else but the page."""
+        """What GET /health returns, and every other address except the page's."""
         if self.compiled is None:
             state, phase = {"status": "loading"}, "The model is being loaded"
         else:

@@ -39,7 +39,7 @@ class Job:
     seed: int | None = None  # None for data
 
     def command(self, workdir: str) -> list[str]:
-        """Returns the words of its command line; relative paths are those of the sweep's."""
+        """Returns the words of its command line; relative paths are as for the sweep."""
         if self.kind == "prepare":
             words = ["bert_jax", "prepare", f"--config={self.config}"]
             words.append(f"--data_dir={self.overrides['data.dir']}")
@@ -59,7 +59,7 @@ def make_jobs(
       sweep: the sweep with its runs.
       resolve: parses and validates a configuration with the program's own parser.
       seeds: number of seeds of the runs that leave it open.
-      more: overrides of all runs, which replace their own.
+      more: overrides for all runs, which replace their own.
 
     Raises:
       UserError: for a configuration that cannot be used, with the name of its run.
@@ -193,7 +193,7 @@ def select(jobs: Sequence[Job], pattern: str) -> tuple[Job, ...]:
     """Returns the jobs whose names match a regular expression, and all that they need.
 
     Raises:
-      UserError: it is no regular expression, or no name matches.
+      UserError: it is not a valid regular expression, or no name matches.
     """
     try:
         wanted = {job.name for job in jobs if re.search(pattern, job.name)}

@@ -93,7 +93,7 @@ def _title(column: Column) -> str:
 
 
 def _fields(part: Table, plan: Plan, found: Results) -> Iterable[Markup]:
-    """Yields a plot for each column and number that varies between runs of the same beginning."""
+    """Yields a plot for each column and number that varies between runs with the same start."""
     scores = {item["name"]: item["metrics"] for item in found}
     for column in part.columns:
         groups: dict[tuple[str, str], list[tuple[dict[str, Any], float]]] = {}

@@ -1,7 +1,7 @@
 """What a sweep file returns: runs, what each of them starts from, and tables of their results.
 
 A sweep file has a function `get_sweep` with keyword arguments, its settings, which returns a
-`Sweep`. `--set NAME=VALUE` on the command line gives an argument; docs/sweeps.md has an example.
+`Sweep`. `--set NAME=VALUE` on the command line sets an argument; docs/sweeps.md has an example.
 
 In the values of overrides, `{run:NAME}` stands for the workdir of a run, `{data:NAME}` for the
 folder of its prepared data, and `{workdir}` for the folder of the sweep. A run that names another
@@ -33,7 +33,7 @@ class Run:
       after: name of the run whose parameters it starts from; empty: none, or `init_from` is in the
         overrides. If that run has several seeds, each seed starts from the run of its own seed.
       at_step: the checkpoint of `after` to start from; 0: the one that `after` uses for evaluation.
-      seeds: number of runs, with `seed`, `seed` + 1, ...; 0: the number of the command line.
+      seeds: number of runs, with `seed`, `seed` + 1, ...; 0: the number given on the command line.
       system: row of the tables.
       task: column of the tables.
     """

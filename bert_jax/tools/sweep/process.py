@@ -1,6 +1,6 @@
 """The process of a job: alone in its folder, stopped so that it saves, never left behind.
 
-A process holds the lock of its folder as long as it lives, also when the sweep that started it was
+A process holds the lock of its folder as long as it lives, even if the sweep that started it was
 killed. If the sweep dies, the kernel sends SIGTERM to the process, which saves and stops.
 """
 
@@ -82,7 +82,7 @@ class Process:
             return None
         if code == 0:
             return "finished"
-        # A training saves before it ends with one of the first two.
+        # A training run saves before it ends with one of the first two.
         if code in (128 + signal.SIGINT, 128 + signal.SIGTERM, -signal.SIGTERM):
             return "stopped"
         if code < 0:
@@ -100,7 +100,7 @@ class Process:
             os.killpg(self._process.pid, number)
 
     def describe(self) -> str:
-        """Returns its line while it runs: step, loss, remaining time at its last speed."""
+        """Returns its status line while it runs: step, loss, remaining time at its last speed."""
         parts = [self.job.name]
         folder = self._path.parent
         starts = read_json_lines(folder / "starts.jsonl")

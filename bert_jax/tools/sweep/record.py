@@ -1,10 +1,10 @@
-"""The files of a sweep: its plan, and of each job what was run, how far it is, and that it is done.
+"""The files of a sweep: its plan, and for each job what was run, its progress, and that it is done.
 
 sweep.json              the plan: jobs and tables, so that no other file is needed later
 runs/NAME/              the workdir of a run, with these files in addition to the run's own:
   job.json              the settings that it was started with
   log.txt               its output, of all starts
-  finished.json         written after its process ended well: the job is complete
+  finished.json         written after its process succeeded: the job is complete
   lock                  locked while a process works in the folder
 snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs start from
 """

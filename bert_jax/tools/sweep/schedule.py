@@ -61,7 +61,7 @@ _say = functools.partial(print, flush=True)
 
 
 class _Schedule:
-    """The state of a sweep that runs."""
+    """The state of a running sweep."""
 
     def __init__(
         self, selected: Sequence[Job], jobs: Mapping[str, Job], slots: Sequence[Slot], workdir: str
@@ -163,8 +163,8 @@ def run_jobs(
 ) -> Outcome:
     """Runs the selected jobs until all are complete, have failed or are skipped.
 
-    On SIGTERM or SIGINT the running processes are asked to save and stop, and no job is started any
-    more; a second signal kills them. The main thread must call it.
+    On SIGTERM or SIGINT the running processes are asked to save and stop, and no more jobs are
+    started; a second signal kills them. The main thread must call it.
 
     Args:
       selected: the jobs to run, in order. What they need is selected too, or complete.

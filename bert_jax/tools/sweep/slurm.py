@@ -9,14 +9,14 @@ from bert_jax.tools.sweep.jobs import Job, stages
 def script(jobs: Sequence[Job], workdir: str, options: Sequence[str], parallel: int) -> str:
     """Returns a shell script that submits the sweep.
 
-    A stage starts when all jobs of the stage before have ended, also badly: each job checks itself
-    that what it needs is complete.
+    A stage starts when all jobs of the stage before have ended, even if they failed: each job
+    checks for itself that what it needs is complete.
 
     Args:
       jobs: the jobs of a plan that is stored in the workdir.
       workdir: folder on a file system that all nodes share.
       options: options of sbatch, such as --gpus=1.
-      parallel: largest number of jobs of an array that run at the same time; 0: no limit.
+      parallel: maximum number of jobs of an array that run at the same time; 0: no limit.
     """
     limit = f"%{parallel}" if parallel else ""
     lines = [
