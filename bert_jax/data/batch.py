@@ -1,4 +1,4 @@
-"""The batch form on the host, and the protocol by which a run reads rows of any data set.
+"""The batch form on the host, and the protocol through which a run reads any data set.
 
 A batch is a dict of numpy arrays whose first dimension is the batch. A row holds 1 to N examples
 `[CLS] A [SEP] B [SEP]` or `[CLS] A [SEP]`, one after the other, and padding after the last.
@@ -57,7 +57,7 @@ def token_fields(
         raise UserError(f"A row of {longest} tokens does not fit in {sequence_length}.")
     place = np.arange(sequence_length)
     is_token = place < num_tokens
-    source = starts[:, :1] + place  # int[batch, seq], which of `ids` stands at each place
+    source = starts[:, :1] + place  # int[batch, seq], index into `ids` at each place
     is_second = is_token & (place >= first_lengths[:, :1])
     position_ids = np.where(is_token, place, 0).astype(np.int32)
     example_ids = is_token.astype(np.int32)
@@ -81,12 +81,12 @@ def token_fields(
 
 
 def take_rows(numbers: np.ndarray, start: int, stop: int) -> np.ndarray:
-    """Returns numbers[start:stop], with -1, the number of a row of padding, past the end.
+    """Returns numbers[start:stop]; past the end, -1, the number of a padding row.
 
     Args:
       numbers: int64[rows, ...], the rows of a global batch.
-      start, stop: may lie past the end: rows of padding fill up a batch that the devices cannot
-        share evenly.
+      start, stop: may lie past the end: padding rows fill up a batch that the devices cannot share
+        evenly.
     """
     part = numbers[start:stop]
     missing = ((0, stop - start - len(part)), *[(0, 0)] * (numbers.ndim - 1))
@@ -98,7 +98,7 @@ class EvaluationBatch:
     """One global batch of a pass over a data set.
 
     Attributes:
-      row_numbers: int64[batch_size], the rows of the batch; -1: a row of padding with weight 0.
+      row_numbers: int64[batch_size], the rows of the batch; -1: a padding row with weight 0.
       length: tokens that its rows are padded to.
       take: returns rows of the data set by their numbers.
     """
@@ -132,23 +132,23 @@ class Rows(Protocol):
 
     @property
     def words_per_epoch(self) -> int:
-        """Words of the text of an epoch; 0: they are not counted."""
+        """Words of text in an epoch; 0: not counted."""
         ...
 
     def batch_rows(self, number: int) -> int:
         """Returns the number of rows of global training batch `number`, over all processes.
 
-        It depends on the configuration and the data alone, and not on the devices.
+        It depends only on the configuration and the data, not on the devices.
         """
         ...
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
         """Returns rows [start, stop) of global training batch `number`, in the batch form.
 
-        Those past its last row are rows of padding, with weight 0.
+        Rows past its last one are padding, with weight 0.
         """
         ...
 
     def evaluation_batches(self, batch_size: int) -> Iterator[EvaluationBatch]:
-        """Yields global batches that have every row once; padding fills up the last one."""
+        """Yields global batches that together have each row once; padding fills up the last one."""
         ...

@@ -1,7 +1,7 @@
 """Data in memory as files: DataFrames, Hugging Face datasets, lists, and texts with labels.
 
-They are written as JSON lines, so what reads files reads them too: detection, splitting, checks and
-predictions are those of a file with the same rows.
+They are written as JSON lines, which are read like any file: detection, splitting, checks and
+predictions are the same as for a file with the same rows.
 """
 
 import contextlib
@@ -28,12 +28,12 @@ _INDEX = "__index_level_"
 
 
 def is_table(data: Any) -> bool:
-    """Returns whether data are a table of pandas, polars, pyarrow or Hugging Face `datasets`."""
+    """Returns whether data are a table from pandas, polars, pyarrow or Hugging Face `datasets`."""
     return column_names(data) is not None
 
 
 def column_names(data: Any) -> list[Any] | None:
-    """Returns the names of a table's columns; None if data are no table."""
+    """Returns the names of a table's columns; None if data are not a table."""
     names = getattr(data, "column_names", None)
     names = getattr(data, "columns", None) if names is None else names
     return None if names is None or callable(names) else list(names)
@@ -84,7 +84,7 @@ def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> l
             dataclasses.replace(example, where=_named(example.where, folder))
             for example in read(path)
         ]
-    # NaN and the like became empty texts, for which a model has an answer, too.
+    # NaN and the like became empty texts, for which a model would give an answer, too.
     if empty := [number for number, example in enumerate(examples) if example.has_empty]:
         more = f" and {len(empty) - 1:,} more" if len(empty) > 1 else ""
         raise UserError(
@@ -96,7 +96,7 @@ def read_examples(data: Any, name: str, read: Callable[[str], Iterable[T]]) -> l
 
 @contextlib.contextmanager
 def naming_arguments(folder: str) -> Iterator[None]:
-    """In messages of errors, names arguments in place of their files, which `to_file` wrote."""
+    """In error messages, names the arguments instead of the files that `to_file` wrote for them."""
     try:
         yield
     except UserError as error:
@@ -224,7 +224,7 @@ def _labelled_rows(texts: Iterable[Any], labels: Iterable[Any], name: str) -> It
 
 
 def _whole_numbers(values: list[Any]) -> list[Any]:
-    """Returns floats that are integers, some of them missing, as the integers that they were.
+    """Returns floats that were integers, some of them missing, as integers again.
 
     pandas stores integers as floats if one is missing, and a class 1 would be called 1.0.
     """
@@ -237,12 +237,12 @@ def _whole_numbers(values: list[Any]) -> list[Any]:
 
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a value stands for none: None, NaN, NA or NaT."""
+    """Returns whether a value stands for a missing one: None, NaN, NA or NaT."""
     return _plain(value) is None
 
 
 def _plain(value: Any) -> Any:
-    """Returns a value as JSON has it; None for one that is missing."""
+    """Returns a value as JSON would have it; None if it is missing."""
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -25,7 +25,7 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import find_vocabulary, load_tokenizer
 
 # Fields of config.model that belong to the training; the first ones mean the same in models of any
-# kind. All others determine what parameters mean.
+# kind. All other fields determine the meaning of the parameters.
 _OF_ANY_MODEL = (
     *("model.dropout_rate", "model.attention_dropout_rate", "model.remat", "model.remat_policy"),
     "model.attention",
@@ -145,10 +145,10 @@ def with_model(
 def _model_layers(
     fields: Fields, model: Mapping[str, Any], others: Fields, explicit: Collection[str]
 ) -> tuple[Layer, Layer, Layer]:
-    """Returns the layers of defaults, of the encoder, and of the source of the parameters.
+    """Returns three layers of fields: defaults, for the encoder, from the parameters' source.
 
     For fine-tuning, `config.model` becomes a model of the source's kind, and fields that depend on
-    the model have the values of `finetuning_values`. `others` is what else the source gives, and
+    the model have the values of `finetuning_values`. `others` are the source's other values;
     fields in `explicit` keep their values.
 
     Raises:
@@ -173,7 +173,7 @@ def _model_layers(
 def _with_model_of_kind(fields: Fields, model: Fields, explicit: Collection[str]) -> dict[str, Any]:
     """Returns fields with another kind of model; `explicit` and training ones keep their values."""
     names = {name.removeprefix("model."): value for name, value in model.items()}
-    # A checkpoint of another program has values for a part of the fields.
+    # A checkpoint of another program has values for only some of the fields.
     full = make_encoder_config(names).to_dict()
     model = {f"model.{name}": value for name, value in full.items()} | dict(model)
     given = [name for name in explicit if name.startswith("model.")]

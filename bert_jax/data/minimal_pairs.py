@@ -4,9 +4,9 @@ A suite is a file or a folder of files, or a name of `SUITES`, which is download
 user's cache folder. A file is
 
     a table          columns `good` and `bad`, or BLiMP's `sentence_good` and `sentence_bad`; and
-                     if there are such, `paradigm` or `UID`, and `field`
-    .txt             as in Zorro (Huebner et al. 2021): a sentence a line, the wrong one of each
-                     pair before the right one
+                     optionally `paradigm` or `UID`, and `field`
+    .txt             as in Zorro (Huebner et al. 2021): one sentence per line, the wrong one of
+                     each pair before the right one
 
 The paradigm of a pair is what it tests; without a column for it, the name of the file. In Zorro's
 names its field comes first: "agreement_subject_verb-in_simple_question".
@@ -41,7 +41,7 @@ _FIELD_END = "-"
 
 @dataclasses.dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences, of which a model that knows the grammar prefers the first.
+    """Two sentences; a model that knows the grammar prefers the first.
 
     Attributes:
       paradigm: what the pair tests.
@@ -155,7 +155,7 @@ def _sample(pairs: list[MinimalPair], count: int) -> list[MinimalPair]:
 
 
 def _downloaded(name: str) -> pathlib.Path:
-    """Returns the folder of a suite in the user's cache folder, which is made if need be."""
+    """Returns the folder of a suite in the user's cache folder, which is created if needed."""
     if name not in SUITES:
         raise UserError(
             f"{name} is no file or folder, and no suite: give a path, or {' or '.join(SUITES)}."

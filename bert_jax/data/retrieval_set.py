@@ -5,7 +5,8 @@
     qrels/test.tsv      query-id  corpus-id  score, with this header; or qrels.tsv; or lines of
                         TREC: query 0 document score
 
-Instead of .jsonl, Parquet. As in BEIR, the text of a document is its title, a space and its text.
+Parquet files may replace .jsonl. As in BEIR, the text of a document is its title, a space and its
+text.
 """
 
 import dataclasses
@@ -49,7 +50,7 @@ def read_retrieval_set(folder: str) -> RetrievalSet:
     """Reads the files of a folder.
 
     Raises:
-      UserError: a file is missing, has another form, or names what another one lacks.
+      UserError: a file is missing, has another form, or refers to an id that another one lacks.
     """
     relevant = _read_judgments(folder)
     texts = {name: dict(_read_texts(folder, name)) for name in ("queries", "corpus")}

@@ -9,8 +9,8 @@ The temporary file is `path.part`, in the folder of `path`. Its contents are flu
 (fsync) before it is renamed to `path`, and the folder is flushed after that: without the first, a
 power cut may leave an empty file under the new name; without the second, it may undo the rename.
 
-Of a symbolic link, the target is replaced, not the link. What exists and is no regular file, a
-device or a named pipe, is written to.
+For a symbolic link, the target is replaced, not the link. What exists but is not a regular file,
+such as a device or a named pipe, is written to.
 """
 
 import contextlib
@@ -57,7 +57,7 @@ def is_stream(path: str | os.PathLike) -> bool:
 
 
 def destination(path: str | os.PathLike) -> str:
-    """Returns the path that a write to `path` replaces: of a link, its target."""
+    """Returns the path that a write to `path` replaces: for a link, its target."""
     return os.path.realpath(path) if os.path.islink(path) else os.fspath(path)
 
 
@@ -89,7 +89,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[str]:
 def move_file(source: str | os.PathLike, path: str | os.PathLike) -> None:
     """Moves a complete file to `path`, replacing an existing file, on the same file system.
 
-    It moves a folder, too, whose contents are on disk, if there is none at `path`. A device or a
+    It also moves a folder whose contents are on disk, if there is none at `path`. A device or a
     pipe gets the contents.
     """
     if is_stream(path):

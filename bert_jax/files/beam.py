@@ -1,13 +1,13 @@
 """Runs work in Apache Beam (extra `beam`), on any machines that share a file system.
 
-A stage is one pipeline: the numbers of its units, in any order, on any worker, to the function
-that processes of this machine call, with the same arguments. Data pass through files only, so
+A stage is one pipeline that sends the numbers of its units, in any order, on any worker, to the
+function that local processes would call, with the same arguments. Data pass through files only, so
 nothing depends on what an engine keeps, orders or repeats. It may stop a unit anywhere and do it
 again, or do it twice at the same time:
 
-    - a file is there complete or not at all, and has the same bytes from every attempt;
+    - a file exists complete or not at all, and has the same bytes from every attempt;
     - each attempt has its own temporary files;
-    - a unit whose file is there is not done again.
+    - a unit whose file exists is not done again.
 """
 
 # Few environments have Beam.
@@ -45,10 +45,10 @@ _WAIT_SECONDS, _POLL_SECONDS = 120.0, 0.5
 
 
 class Beam:
-    """Workers of an engine, in the place of `files.workers.Workers`.
+    """Workers of an engine, in place of `files.workers.Workers`.
 
     Args:
-      runner: a name in RUNNERS. DirectRunner is in this process, or with
+      runner: a name in RUNNERS. DirectRunner runs in this process, or with
         `--direct_running_mode=multi_processing` in processes of this machine.
       flags: flags of the runner, each `--name` or `--name=value`.
 
@@ -87,7 +87,7 @@ class Beam:
           jobs: the file or folder that a job writes last -> the job, which can be pickled; what it
             returns is dropped.
           num_bytes: bytes of text of all jobs; 0: unknown.
-          log: takes lines of progress.
+          log: called with lines about progress.
 
         Raises:
           UserError: raised by a job.
@@ -170,7 +170,7 @@ class _Units:
 
     Attributes:
       jobs: the file or folder that a unit writes last, and its job, for each unit.
-      failure: a file that is written when nothing can be done about an error.
+      failure: a file that is written for an error that another attempt would raise too.
       versions: versions to run with; see `versions`.
     """
 

@@ -1,7 +1,7 @@
 """Buckets of object stores: gs:// and s3:// addresses as folders of this machine.
 
 An address has a working copy, a path below the user's cache folder (`copy_of`), and all of the
-program reads and writes that path as any other:
+program reads and writes that path like any other:
 
     local(path)           before reading: the path itself, or a working copy brought up to date
     fetch(paths)          the same for what `local` leaves in the bucket: shards and checkpoints
@@ -9,11 +9,11 @@ program reads and writes that path as any other:
     remove, move, names   change or list both
 
 An object appears whole or not at all, and `publish` comes before the file gets its name here, so a
-bucket never lacks what the copy claims to have. The bucket is what counts: a copy is only taken for
-current if the tag of its object (the ETag) is the one that was seen last. Unfinished work
+bucket never lacks what the copy claims to have. The bucket is authoritative: a copy counts as
+current only if the tag of its object (the ETag) is the one that was seen last. Unfinished work
 (`*.part`, `unfinished/`) stays on this machine.
 
-Operations that fail for reasons that pass are repeated for five minutes, with growing pauses.
+Operations that fail for transient reasons are retried for five minutes, with growing pauses.
 """
 
 import concurrent.futures
@@ -98,7 +98,7 @@ def shown(text: str) -> str:
 def local(path: str) -> str:
     """Returns a path to read: `path` itself, or the working copy of an address.
 
-    What the bucket has below the address is copied once in a process, but for shards and
+    What the bucket has below the address is copied once per process, except for shards and
     checkpoints. An address may have wildcards.
 
     Raises:
@@ -179,10 +179,10 @@ def names(folder: str | os.PathLike) -> set[str]:
 
 
 def claim(path: str | os.PathLike, content: bytes) -> bytes:
-    """Creates an object unless it exists, and returns its content, whoever has created it.
+    """Creates an object unless it exists, and returns its content, whoever created it.
 
-    Of two programs on two machines one gets the other's content. Outside of working copies,
-    returns `content`.
+    If two programs on two machines call it, one gets the other's content. Outside of working
+    copies, returns `content`.
     """
     if not (address := address_of(path)):
         return content
@@ -192,7 +192,7 @@ def claim(path: str | os.PathLike, content: bytes) -> bytes:
             with contextlib.suppress(FileExistsError):
                 if not fs.exists(address):
                     fs.pipe_file(address, content, mode="create")
-            # Whoever has created it may have removed it since.
+            # Whoever created it may have removed it since.
             with contextlib.suppress(FileNotFoundError):
                 return fs.cat_file(address)
 
@@ -223,7 +223,7 @@ def _write_tag(name: str, tag: str) -> None:
 
 
 def _download(address: str, everything: bool = False) -> None:
-    """Downloads what has changed, and removes what the bucket had and has no more.
+    """Downloads what has changed, and removes what the bucket had but no longer has.
 
     Other machines may change the bucket meanwhile: what is gone when its turn comes is not there.
     """

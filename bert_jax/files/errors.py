@@ -19,7 +19,7 @@ class UserError(ValueError):
 
 @contextlib.contextmanager
 def python_spelling() -> Iterator[None]:
-    """Writes flags in the messages of errors as arguments of Python; also a decorator.
+    """Writes flags in error messages as arguments of Python; also a decorator.
 
     `--config.task.label=NAME` becomes `task__label=NAME`, `--long=truncate` `long="truncate"`.
     """

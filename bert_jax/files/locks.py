@@ -1,9 +1,9 @@
 """A lock on a folder: one run works in it.
 
-The kernel holds the lock (flock) as long as the process lives, so one that was killed leaves none.
+The kernel holds the lock (flock) as long as the process lives, so a killed one leaves none.
 The file says which process holds it, for messages, and for what flock does not know: children that
 outlive a process keep its lock, some file systems have no locks, and a node that failed keeps its
-locks on a server for a while. In a bucket's working copy, the lock is one of this machine.
+locks on a server for a while. In a bucket's working copy, the lock is for this machine only.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _HELD = contextvars.ContextVar("held", default=frozenset())
 
 @contextlib.contextmanager
 def lock(folder: str, log: Callable[[str], None] = lambda line: None) -> Iterator[None]:
-    """Locks a folder until the block ends; a block in such a block has the lock already.
+    """Locks a folder until the block ends; a nested block has the lock already.
 
     A new folder is removed again if it is empty at the end.
 
@@ -127,7 +127,7 @@ def _described(holder: dict[str, Any]) -> str:
 
 
 def _has_ended(holder: dict[str, Any]) -> bool:
-    """Returns whether the process that holds a lock does not run any more, as far as known."""
+    """Returns whether the process that holds a lock no longer runs, as far as known."""
     if not holder:
         return False
     ours = _this_process()
@@ -144,7 +144,7 @@ def _has_ended(holder: dict[str, Any]) -> bool:
 def _began(process: int) -> str:
     """Returns when a process began, in the kernel's ticks; "" if it does not run.
 
-    Numbers of processes are used again, so that the number alone does not identify one.
+    Process ids are reused, so the id alone does not identify a process.
     """
     try:
         fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()

@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-# Items that wait for the consumer at most, while one more is computed.
+# Maximum number of items that wait for the consumer, while one more is computed.
 _DEPTH = 2
 
 
 class Prefetcher(Generic[Item]):
-    """An iterator that is made, and whose items are computed ahead, in a thread; also a context."""
+    """An iterator that is created and read ahead in a thread; also a context manager."""
 
     def __init__(self, make_iterator: Callable[[], Iterator[Item]]):
         # Seconds for which the consumer has waited for items.

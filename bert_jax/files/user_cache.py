@@ -1,4 +1,4 @@
-"""The folder in which the user's programs keep what can be made again."""
+"""The user's cache folder, for files that can be made again."""
 
 import os
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from bert_jax.files.errors import UserError
 
-# Takes a line of progress.
+# Called with a line about progress.
 Log = Callable[[str], None]
 _SECONDS_BETWEEN_LOOKS = 0.5
 # The program of a worker: where its parent finds modules, and the connection to it.
@@ -54,7 +54,7 @@ class Workers:
             worker.end()
 
     def run(self, jobs: Sequence[Callable[[], Any]]) -> Iterator[Any]:
-        """Yields the results of the jobs, as they are finished.
+        """Yields the results of the jobs as they finish.
 
         Raises:
           OSError: a process died.
@@ -68,7 +68,7 @@ class Workers:
             yield future.result()
 
     def _run(self, job: Callable[[], Any]) -> Any:
-        """Runs a job in a process that has none, which is started if there is none."""
+        """Runs a job in an idle process, which is started if there is none."""
         if self._idle:
             worker = self._idle.pop()
         else:
@@ -88,7 +88,7 @@ class Workers:
           jobs: the file or folder that a job writes last -> the job, which returns the bytes of
             text that it read.
           num_bytes: bytes of text of all jobs; 0: the sum of what they return.
-          log: takes lines of progress.
+          log: called with lines about progress.
 
         Raises:
           As `run`.

@@ -1,4 +1,4 @@
-"""Models of bilm-tf (ELMo): options.json, *weights.hdf5, and vocab*.txt where there is one.
+"""Models of bilm-tf (ELMo): options.json, *weights.hdf5, and vocab*.txt if there is one.
 
 Reading needs the package h5py (extra `elmo`).
 """
@@ -24,8 +24,8 @@ OPTIONS = "options.json"
 # SENTENCES; they are not weights.
 REFERENCES = "lm_embeddings_{}.hdf5"
 SENTENCES = ("lm_embeddings_sentences.json", "sentences.json")
-_NUM_CHARACTERS = (261, 262)  # without and with the row of padding
-# Words of a sampled softmax in the default configuration; smaller vocabularies have a full one.
+_NUM_CHARACTERS = (261, 262)  # without and with the padding row
+# Words of a sampled softmax in the default configuration; smaller vocabularies have a full softmax.
 _NUM_SAMPLES = 8192
 
 
@@ -42,7 +42,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     if not name:
         notes.append(f"{path} has no vocab*.txt: words are known by their characters only.")
     elif missing := [word for word in WORD_SPECIALS if word not in _words(vocabulary.content)]:
-        # The vocabulary has only served to compute embeddings.
+        # The vocabulary only served to compute embeddings.
         added = "".join(f"\n{word}" for word in missing).encode() + b"\n"
         vocabulary = foreign.text_vocabulary(vocabulary.content.rstrip(b"\n") + added)
         notes.append(f"{name} lacks {', '.join(missing)}: added at its end.")
@@ -113,7 +113,7 @@ def _words(vocabulary: bytes) -> list[str]:
 
 
 def _find(path: str, pattern: str, what: str, fix: str) -> str:
-    """Returns the only file of a pattern in a folder; empty if there is none."""
+    """Returns the only file in a folder that matches a pattern; empty if there is none."""
     found = sorted(glob.glob(os.path.join(glob.escape(path), pattern)))
     if len(found) > 1:
         names = ", ".join(map(os.path.basename, found))

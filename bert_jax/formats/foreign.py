@@ -33,7 +33,7 @@ class Choices:
     lowercase: bool | None = None
 
     def check_activation(self, path: str, model: str, only: str) -> None:
-        """Raises UserError if another activation is chosen than the only one of a model."""
+        """Raises UserError if an activation is chosen that is not the only one of a model."""
         if self.activation not in ("", only):
             raise UserError(
                 f"{path} is a {model}, whose activation is {only}: leave out"
@@ -100,7 +100,7 @@ def read_json_object(path: str) -> dict[str, Any]:
 
 
 def text_vocabulary(content: bytes, path: str = "") -> Vocabulary:
-    """Returns a vocabulary with one piece per line; an empty path means that it is no file."""
+    """Returns a vocabulary with one piece per line; an empty path means that it is not a file."""
     return Vocabulary(path, "vocab.txt", ".txt", content)
 
 
@@ -119,7 +119,7 @@ def is_padded(rows: int, padded: int) -> bool:
 
 
 def check_vocabulary_size(pieces: int, rows: int, path: str) -> tuple[str, ...]:
-    """Raises UserError if the sizes differ by more than padding of the table; returns notes."""
+    """Raises UserError if the sizes differ by more than the table's padding; returns notes."""
     if pieces == rows:
         return ()
     if is_padded(pieces, rows):

@@ -23,7 +23,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
     hidden_act = values.get("hidden_act", "gelu")
     if hidden_act != "gelu":
         raise UserError(f"{config_path} has hidden_act={hidden_act!r}: only 'gelu' is supported.")
-    # The releases of 2018 and of 2019 have the same name for two functions.
+    # The releases of 2018 and 2019 use the same name for two different functions.
     activation = choices.activation or "gelu_tanh"
     model = BERT.read({**values, "hidden_act": activation}, config_path)
     model["next_sentence"] = "bert/pooler/dense/kernel" in bundle

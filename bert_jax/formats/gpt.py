@@ -1,7 +1,7 @@
 """What the checkpoints of GPT in both programs share: the vocabulary and its special tokens.
 
 The vocabulary is that of the released program, in two files, or a vocab.txt. The three special
-tokens of fine-tuning follow the released pieces; most checkpoints have no embeddings of them.
+tokens of fine-tuning follow the released pieces; most checkpoints have no embeddings for them.
 """
 
 import os

@@ -19,7 +19,7 @@ PROBLEM_TYPES = {
 # Keys with the function that sentence-transformers' CrossEncoder applies to the logits, in the
 # order of its versions.
 _CROSS_ENCODER = ("activation_fn", "sentence_transformers", "sbert_ce_default_activation_function")
-# That function, if it is none, and the usual one.
+# That function if there is none, and the usual one.
 IDENTITY = "torch.nn.modules.linear.Identity"
 SIGMOID = "torch.nn.modules.activation.Sigmoid"
 
@@ -66,7 +66,7 @@ def _class(number: Any, path: str) -> int:
 
 
 def distinct_labels(labels: tuple[str, ...]) -> tuple[tuple[str, ...], list[str]]:
-    """Returns names that differ, since predictions have a probability by name, and notes."""
+    """Returns distinct names, since predictions have a probability for each name, and notes."""
     counts, seen = Counter(labels), set()
     names = []
     for number, name in enumerate(labels):

@@ -1,8 +1,8 @@
 """Tokenizers of this package as a tokenizer.json, for the `tokenizers` library and transformers.
 
 The BERT components of that library differ from google-research/bert in several ways (private-use
-characters, a block of ideographs, words of 101 to 200 characters, the final sigma, another version
-of Unicode). The file therefore spells out every rule with the sets of characters that our tokenizer
+characters, a block of ideographs, words of 101 to 200 characters, the final sigma, the version of
+Unicode). The file therefore spells out every rule with the sets of characters that our tokenizer
 uses, so that the ids are ours wherever the file is read. Only lowercasing, decomposition and, for
 SentencePiece, normalization are the library's.
 """
@@ -67,7 +67,7 @@ def tokenizer_json(tokenizer: Tokenizer, vocabulary: bytes) -> Json:
 def tokenizer_config(tokenizer: Tokenizer, max_length: int) -> Json:
     """Returns the content of tokenizer_config.json, which makes transformers use tokenizer.json.
 
-    `BertTokenizer` would replace our rules by the library's BERT components.
+    `BertTokenizer` would replace our rules with the library's BERT components.
     """
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -233,7 +233,7 @@ def _split(pattern: str, behavior: str) -> Json:
 
 
 def _lower() -> list[Json]:
-    """Returns `str.lower`: the library's treats characters one by one, so the final sigma is first.
+    """Returns `str.lower`. The library's goes by character, so final sigmas are replaced first.
 
     A sigma is final if a cased letter stands before it and none after it, not counting accents and
     apostrophes in between. Their number is limited, since an unlimited lookbehind takes time in
@@ -270,7 +270,7 @@ def _is_case_ignorable(character: str) -> bool:
 
 @functools.cache
 def _regex(is_member: Callable[[str], Any]) -> str:
-    """Returns a regular expression for one character of which `is_member` is true."""
+    """Returns a regular expression for one character for which `is_member` is true."""
     codes = [*range(0xD800), *range(0xE000, 0x110000)]  # without surrogates
     members = [code for code in codes if is_member(chr(code))]
     parts = []

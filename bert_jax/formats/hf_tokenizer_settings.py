@@ -1,7 +1,7 @@
 """The settings of transformers' tokenizers, in the files beside a vocabulary.
 
-What changes the ids of a text is followed, if this package has it, or refused by name; the rest has
-no effect on ids. docs/checkpoints.md lists every key. A class of transformers, such as
+Settings that change the ids of a text are followed, if this package has them, or refused by name;
+the rest do not affect ids. docs/checkpoints.md lists every key. A class of transformers, such as
 `BertTokenizer`, takes the switches of tokenizer_config.json and only the pieces of tokenizer.json;
 a generic one, such as `PreTrainedTokenizerFast`, takes tokenizer.json as it is.
 """
@@ -19,7 +19,7 @@ from bert_jax.text.ruled_wordpiece import Components
 Json = Mapping[str, Any]
 
 CONFIG, SPECIAL, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
-# Beginnings of the names of classes, by the type of the model in a tokenizer.json.
+# Prefixes of class names, by the type of the model in a tokenizer.json.
 _BERT = (
     *("Bert", "DistilBert", "Electra", "MobileBert", "ConvBert", "Lxmert", "SqueezeBert"),
     *("LayoutLM", "RetriBert"),
@@ -30,7 +30,7 @@ CLASSES = {
     "Unigram": ("XLMRoberta",),
 }
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
-# Key -> the value with which ids are those of this package.
+# Key -> the only value that gives the ids of this package.
 ONLY: dict[str, Any] = {
     **{"do_basic_tokenize": True, "never_split": [], "word_tokenizer_type": "basic"},
     **{"subword_tokenizer_type": "wordpiece", "wordpieces_prefix": "##", "clean_text": True},
@@ -71,7 +71,7 @@ class TokenizerSettings:
         return self.name in GENERIC
 
     def check(self, kind: str, special: Sequence[str], tokenizer: Json) -> None:
-        """Raises UserError for a setting with which transformers computes other ids.
+        """Raises UserError for a setting with which transformers computes different ids.
 
         Args:
           kind: type of the model in a tokenizer.json.
@@ -113,7 +113,7 @@ class TokenizerSettings:
         self._check_framing(tokenizer, special)
 
     def _check_framing(self, tokenizer: Json, special: Sequence[str]) -> None:
-        """Refuses other tokens around a text than [CLS] and [SEP]."""
+        """Refuses tokens around a text other than [CLS] and [SEP]."""
         if self.is_generic and self.frames:
             for key in ("add_bos_token", "add_eos_token"):
                 if self.config.get(key) is not None:
@@ -134,7 +134,7 @@ class TokenizerSettings:
             )
 
     def switches(self, found: Components | None, lowercase: bool | None) -> dict[str, Any]:
-        """Returns the fields of `WordRules`; `lowercase` is None if no file says it.
+        """Returns the fields of `WordRules`; `lowercase` is None if no file sets it.
 
         Raises UserError if tokenizer.json has a switch that its class does not read there.
 

@@ -55,14 +55,14 @@ def folder_vocabulary(path: str, choices: Choices, frames: bool = True) -> tuple
       frames: whether the model reads texts framed by [CLS] and [SEP].
 
     Raises:
-      UserError: there is none that this package has, or transformers computes other ids.
+      UserError: there is none that this package has, or transformers computes different ids.
     """
     settings = read_settings(path, frames)
     if chosen := choices.vocab:
         if chosen.endswith((".json", ".model")):
             return read_vocabulary(chosen), bool(choices.lowercase)
         return _wordpiece(read_vocabulary(chosen, ".txt"), settings, {}, choices)
-    # transformers takes tokenizer.json first.
+    # transformers prefers tokenizer.json.
     names = ("vocab.txt", "vocab.model", "tokenizer.json", "sentencepiece.bpe.model", "merges.txt")
     files = ((name, sibling(path, name)) for name in names)
     name, file = next(((name, file) for name, file in files if os.path.isfile(file)), ("", ""))
@@ -160,7 +160,7 @@ def _wordpiece(
     if switches["lowercase"] is None:
         switches["lowercase"] = is_lowercase(vocabulary.content)
     if settings.lowercases and choices.lowercase is None and not switches["lowercase"]:
-        # Before the tokenizer, which goes on to keep accents.
+        # Text is lower cased before the tokenizer, which still keeps accents.
         switches |= {"lowercase": True, "strip_accents": bool(switches["strip_accents"])}
     rules = WordRules(**switches)
     length = found.max_word_length if found else _USUAL_LENGTHS[0]

@@ -28,7 +28,7 @@ _FILES = (
 
 
 def local_model(model: str) -> str:
-    """Returns the path of a model: a path here, that of a copy of a bucket, or of the hub's cache.
+    """Returns the path of a model: a local one, that of a bucket's copy, or one in the hub's cache.
 
     Args:
       model: a path, an address in a bucket, `hf://NAME`, or a NAME of the hub, which may end in

@@ -26,7 +26,7 @@ from bert_jax.formats.weight_table import Arrays
 
 TITLE = "Hugging Face"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
-# The projection of tokens that sentence-transformers stores apart.
+# The projection of tokens that sentence-transformers stores separately.
 _PROJECTION = "projection.weight"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 # Values of `hidden_act` -> the function that transformers computes.
@@ -40,9 +40,9 @@ ACTIVATIONS = {
     "gelu_python_tanh": "gelu_tanh",
     "relu2": "relu_squared",
 }
-# Keys of config.json that make another model of any kind, unless they are empty.
+# Keys of config.json that change a model of any kind, unless they are empty.
 UNSUPPORTED = ("is_encoder_decoder", "pruned_heads", "rope_scaling")
-# How the names of the classes with another head than those of pre-training end -> value for
+# Endings of the names of classes with a head other than those of pre-training -> value for
 # `config.task.name`.
 TASKS_BY_CLASS = {
     "ForSequenceClassification": "classification",
@@ -54,10 +54,10 @@ TASKS_BY_CLASS = {
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """The models of transformers that are BERT's stack.
+    """A family of models in transformers that are BERT's stack.
 
     Attributes:
-      config: their configuration.
+      config: the configuration of the models.
       prefix: beginning of the names of their classes.
       tasks: values of `config.task.name` for which its classes have the same head as this package.
       classes: ends of the names of the classes without such a head.
@@ -136,7 +136,7 @@ def open_checkpoint(path: str, choices: Choices) -> ForeignCheckpoint:
 
 
 def _check_kind(values: dict[str, Any], config_path: str) -> None:
-    """Raises UserError for a model that transformers changes, or makes of other classes."""
+    """Raises UserError for a model that transformers changes, or makes from other classes."""
     if "quantization_config" in values:
         raise UserError(
             f"{config_path} has a quantization_config: quantized weights are not supported; get"

@@ -91,7 +91,7 @@ _HIDDEN_ACTS = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu_squared": "relu2"
 
 
 class BertFile(ModelConfig):
-    """Its values of `read` have our name of the activation, which the programs name differently."""
+    """`read` returns our name for the activation, which the programs name differently."""
 
     def keys(self, model: Mapping[str, Any]) -> dict[str, Any]:
         act = next(key for key, field in self.fields.items() if field == "activation")

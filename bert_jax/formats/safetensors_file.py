@@ -37,7 +37,7 @@ def write_safetensors(
     path = pathlib.Path(path)
     path.touch()  # save_file moves a file that only its owner may read to the path
     mode = path.stat().st_mode
-    # Of arrays with other strides, save_file would write the bytes in the order of the memory.
+    # For arrays with other strides, save_file would write the bytes in memory order.
     arrays = {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()}
     try:
         save_file(arrays, path, metadata)

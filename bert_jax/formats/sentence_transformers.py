@@ -12,8 +12,8 @@
     tokenizer_config.json              the maximum length, if that file has none
     config_sentence_transformers.json  prompts by name, and the name of the default one
 
-A workdir has the same files if its vectors are trained, or were imported with them. Of vectors that
-are made in a way that this package lacks, a workdir has the reason only.
+A workdir has the same files if its vectors are trained, or were imported with them. If vectors
+are made in a way that this package lacks, a workdir has only the reason.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ _DENSE_VALUES = {
     **_OF_TOKENS,
 }
 _MASK_VALUES: dict[str, Any] = {"skiplist_words": [], "keep_only_token_ids": None}
-# The module by which a kind of vectors is known, and the classes of sentence-transformers.
+# The module by which a kind of vectors is recognized, and the classes of sentence-transformers.
 _KINDS = {_SPLADE_MODULE: SPLADE, _MASK_MODULE: MULTI}
 _CLASSES = {"dense": "SentenceTransformer", SPLADE: "SparseEncoder", MULTI: "MultiVectorEncoder"}
 # Their values of similarity_fn_name, if it is not missing.
@@ -58,13 +58,13 @@ _SETTINGS_FILES = (
     *(_SETTINGS, "sentence_roberta_config.json", "sentence_distilbert_config.json"),
     "sentence_xlm-roberta_config.json",
 )
-# Key of _SETTINGS -> its only value with which vectors are ours; other keys must be empty.
+# Key of _SETTINGS -> the only value that gives our vectors; other keys must be empty.
 ONLY: dict[str, Any] = {
     "transformer_task": "feature-extraction",
     "modality_config": {"text": {"method": "forward", "method_output_name": "last_hidden_state"}},
     "module_output_name": "token_embeddings",
 }
-# The same of a Transformer whose masked-LM head is read.
+# The same for a Transformer whose masked-LM head is read.
 _ONLY_SPARSE = ONLY | {
     "transformer_task": "fill-mask",
     "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
@@ -79,14 +79,14 @@ _NO_LENGTH = 1_000_000
 
 @dataclasses.dataclass(frozen=True)
 class SentenceVectors:
-    """How the vector of a text is made of the last hidden states of its tokens.
+    """How the vector of a text is made from the last hidden states of its tokens.
 
     Attributes:
       pooling: `mean`, `max` or `cls`; SPLADE, whose vectors are weights of words; MULTI, with a
-        vector of each token; "" if the folder is not one of sentence-transformers.
+        vector for each token; "" if the folder is not one of sentence-transformers.
       normalize: whether vectors are scaled to length 1.
       max_length: tokens of a text, special ones included; 0: as many as the model has positions.
-      unknown: what is done besides, which this package does not do; "" if nothing.
+      unknown: what else is done, which this package does not do; "" if nothing.
       prompts: texts that come before a text, by name.
       default_prompt: name of the prompt that every text has; "": none.
       pools_prompt: whether the tokens of a prompt are pooled.
@@ -111,7 +111,7 @@ class SentenceVectors:
           chosen: the name of a prompt, or the text itself; "": the default prompt.
 
         Raises:
-          UserError: it looks like a name and is none, or prompts are pooled in another way.
+          UserError: it looks like a name but is not one, or prompts are pooled in another way.
         """
         if self.default_prompt and not chosen and self.default_prompt not in self.prompts:
             raise UserError(
@@ -195,7 +195,7 @@ def read_max_length(folder: str, settings: Mapping[str, Any] | None = None) -> i
     """Returns the length in tokens at which texts are cut off; 0: none is given.
 
     Args:
-      folder: has the tokenizer_config.json, which counts where `settings` have no length.
+      folder: has the tokenizer_config.json, which is used if `settings` have no length.
       settings: the settings of sentence-transformers; None reads them from the folder.
     """
     if settings is None:
@@ -299,7 +299,7 @@ def write_sentence_vectors(
 ) -> None:
     """Writes what `read_sentence_vectors` and all versions of sentence-transformers read.
 
-    Nothing is written if the pooling is not known, or something is done besides; to a workdir, the
+    Nothing is written if the pooling is not known, or something else is done; a workdir gets the
     reason.
 
     Args:

@@ -1,7 +1,7 @@
 """Statistics that tell attention heads apart, and attention between words instead of pieces.
 
-A statistic of a head is a mean over the tokens that attend: all tokens of the texts but [CLS] and
-[SEP], which are attended to only. Of a token i with the probabilities p(j) over the tokens j:
+A statistic of a head is a mean over the tokens that attend: all tokens of the texts except [CLS]
+and [SEP], which are only attended to. For a token i with probabilities p(j) over the tokens j:
 
     entropy     -sum over j of p(j) ln p(j), in nats
     evenness    the entropy divided by ln n, where n tokens are visible to i: 1 for a uniform head
@@ -63,7 +63,7 @@ def strongest_heads(values: np.ndarray, count: int) -> list[tuple[int, int, floa
 
 
 def attention_of_words(attention: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Attention between words: summed over the pieces attended to, the mean of those attending.
+    """Attention between words: summed over the pieces attended to, averaged over those attending.
 
     Rows that sum to 1 still do.
 

@@ -1,6 +1,6 @@
-"""Models without an encoder: linear ones of TF-IDF, and the most frequent tag of a word.
+"""Models without an encoder: linear ones on TF-IDF, and the most frequent tag of a word.
 
-What a fine-tuned encoder is compared with. They are those of scikit-learn with its defaults:
+A fine-tuned encoder is compared with them. They are those of scikit-learn with its defaults:
 TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression, OneVsRestClassifier of it, Ridge. All are
 deterministic, and take seconds.
 """
@@ -16,9 +16,9 @@ import numpy as np
 if TYPE_CHECKING:
     from scipy import sparse
 
-# Training examples that are used; with more, every second, third, ... one.
+# Maximum number of training examples; of more, every second, third, ... one is used.
 MAX_EXAMPLES = 20_000
-# Terms that are used, the most frequent ones; with many classes, weights of all of them.
+# Maximum number of terms, the most frequent ones, and of weights, which limits terms x classes.
 _MAX_TERMS, _MAX_WEIGHTS = 50_000, 2_000_000
 # Steps of L-BFGS: as many as take this number of products, which are seconds, within these bounds.
 _MIN_STEPS, _MAX_STEPS, _MAX_PRODUCTS = 10, 100, 400_000_000
@@ -35,7 +35,7 @@ def tf_idf(
     Terms of a second text count apart from those of the first, and terms of both once more.
 
     Args:
-      train: texts of each example, one or two; the terms and their weights are theirs.
+      train: texts of each example, one or two; the terms and their weights come from them.
       test: texts of other examples.
 
     Returns:
@@ -87,7 +87,7 @@ def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndar
       x: float64[examples, terms], sparse or dense.
       gold: bool[examples, classes], the classes of each example.
       test: float64[test, terms].
-      is_exclusive: whether an example has one class; otherwise each class is decided by itself.
+      is_exclusive: whether an example has one class; otherwise each class is decided separately.
     """
     from scipy import optimize
     from scipy.special import expit, logsumexp
@@ -137,7 +137,7 @@ def regress(x: Any, values: np.ndarray, test: Any) -> np.ndarray:
 def tag_words(
     train: Iterable[tuple[Sequence[str], Sequence[str]]], test: Iterable[Sequence[str]]
 ) -> list[list[str]]:
-    """Returns the most frequent tag of each word; of a new word, that of all words.
+    """Returns the most frequent tag of each word; for a new word, that of all words.
 
     Args:
       train: words and tags of each sentence.

@@ -53,7 +53,7 @@ def negative_log_likelihood(logits: np.ndarray, gold: np.ndarray) -> float:
 def fit_temperature(logits: np.ndarray, gold: np.ndarray) -> float:
     """Returns the temperature from 0.1 to 10 with the lowest negative log-likelihood.
 
-    It is convex in 1 / T, so that bisection of its derivative finds the minimum.
+    It is convex in 1 / T, so bisection of its derivative finds the minimum.
 
     Args:
       logits: float64[answers, classes].

@@ -81,7 +81,7 @@ def _counts(gold: np.ndarray, predicted: np.ndarray) -> Counts:
 
 
 def majority_class_score(score: Callable[[Any, Any], float], gold: ArrayLike) -> float:
-    """Returns `score(gold, predicted)` where every prediction is the most frequent answer.
+    """Returns `score(gold, predicted)` if every prediction is the most frequent answer.
 
     Each row of multi-label gold labels is one answer. Of equally frequent answers, the one with
     the best score counts.

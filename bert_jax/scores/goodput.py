@@ -7,7 +7,7 @@ A workdir's goodput.jsonl has lines of each start of the run (`training.goodput`
 `start` is the number of the start, `time` the Unix time of the line, `seconds` what the start has
 spent so far, by category. What a start spent after the checkpoint from which the next one resumed
 was done again: it is `lost`. The time between the last line of a start and the beginning of the
-next is `stopped`, and not a part of the wall time; after a kill, that includes what the start did
+next is `stopped`, and not part of the wall time; after a kill, that includes what the start did
 since its last line.
 """
 

@@ -6,13 +6,13 @@ from collections.abc import Hashable, Mapping, Sequence
 import numpy as np
 
 _RESAMPLES = 1000
-# Of the pairs that a resample draws, by their score: 0 (the wrong one), a tie, 1.
+# Possible scores of a pair: 0 (the wrong sentence is preferred), a tie, 1.
 _VALUES = np.array([0.0, 0.5, 1.0])
 
 
 @dataclasses.dataclass(frozen=True)
 class Accuracy:
-    """A mean accuracy, in 0 to 1, with the standard deviation of its bootstrap."""
+    """A mean accuracy, from 0 to 1, with its bootstrap standard deviation."""
 
     value: float
     error: float
@@ -42,7 +42,7 @@ class PairScores:
 def score_pairs(
     good: np.ndarray, bad: np.ndarray, paradigms: Sequence[str], fields: Sequence[str]
 ) -> PairScores:
-    """Returns the accuracies; the higher score of a pair is the preferred one.
+    """Returns the accuracies; in each pair, the sentence with the higher score is preferred.
 
     Errors are standard deviations over 1,000 bootstrap resamples of the pairs of each paradigm,
     drawn with one seed.

@@ -1,7 +1,7 @@
 """Scores of retrieval, where each query has one correct candidate, from its rank.
 
 Candidates are ordered by the similarity of their vectors with the query's. The rank of the correct
-one is the number of candidates that are at least as similar, so that equal vectors have no
+one is the number of candidates that are at least as similar, so equal vectors have no
 advantage.
 """
 
@@ -15,7 +15,7 @@ _QUERIES = 1024
 # Ranks of the correct candidates, int[queries] from 1 -> score.
 METRICS: dict[str, Callable[[np.ndarray], float]] = {
     "mrr_at_10": lambda ranks: float(np.where(ranks <= 10, 1 / ranks, 0).mean()),
-    # The ideal order has the only relevant candidate first, so that its gain is 1.
+    # The ideal order has the only relevant candidate first, so its gain is 1.
     "ndcg_at_10": lambda ranks: float(np.where(ranks <= 10, 1 / np.log2(1 + ranks), 0).mean()),
     "accuracy": lambda ranks: float((ranks == 1).mean()),
     "recall_at_10": lambda ranks: float((ranks <= 10).mean()),
@@ -43,7 +43,7 @@ def max_similarities(queries: Sequence[np.ndarray], candidates: Sequence[np.ndar
     """Returns float[m, n] sums, over a query's tokens, of the largest product with a candidate's.
 
     Args:
-      queries, candidates: m and n arrays, float[tokens, features], each with at least a token.
+      queries, candidates: m and n arrays, float[tokens, features], each with at least one token.
     """
     tokens = np.concatenate([*candidates])
     starts = np.cumsum([0, *map(len, candidates)])[:-1]
@@ -94,7 +94,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 # ------------------------------------------------------------------ several relevant candidates
 
-# Candidates of a query that RANKING_METRICS read at most.
+# Maximum number of candidates of a query that RANKING_METRICS read.
 READ = 100
 # The relevance of candidates in their order, of all relevant ones in the best order -> score.
 RANKING_METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
@@ -109,7 +109,7 @@ RANKING_METRICS: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 
 def order(scores: np.ndarray, relevance: np.ndarray) -> np.ndarray:
-    """Returns int64[candidates], the best score first; of equal ones the least relevant first."""
+    """Returns int64[candidates], the best score first; of equal ones, the least relevant first."""
     return np.lexsort((relevance, -scores))
 
 

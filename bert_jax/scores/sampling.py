@@ -7,8 +7,8 @@ import numpy as np
 
 from bert_jax.scores.classification import Counts
 
-# Resamples of a bootstrap, which give the error to 2 %, and the examples that it is made of: the
-# error of more is smaller by the root of their number.
+# Number of bootstrap resamples, which give the error to 2 %, and maximum number of examples in one:
+# the error for more examples is smaller by the square root of their number.
 _RESAMPLES, _MAX_EXAMPLES = 1000, 1000
 
 

@@ -51,7 +51,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Welch | None:
     from scipy import stats  # takes a second to import
 
     with warnings.catch_warnings():
-        # Equal scores in one sample are no loss of precision.
+        # Equal scores in one sample are not a loss of precision.
         warnings.filterwarnings("ignore", "Precision loss", RuntimeWarning)
         result = stats.ttest_ind(a, b, equal_var=False)
     df = float(result.df)  # pyright: ignore[reportAttributeAccessIssue]

@@ -69,19 +69,19 @@ def squad_v2(
     na_probs: Mapping[str, float] | None = None,
     na_prob_threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Returns the scores of SQuAD 2.0, of all questions and of those with and without answer.
+    """Returns the scores of SQuAD 2.0, for all questions and for those with and without an answer.
 
     Args:
       gold: id of a question -> texts of its answers.
       predictions: id -> text; "" is no answer.
       na_probs: id -> score of no answer: a probability or, as in BERT, a difference of scores.
-        With these, the result has the best thresholds too.
+        If given, the result also has the best thresholds.
       na_prob_threshold: where `na_probs` is greater, the prediction is "".
 
     Returns:
       `exact`, `f1`, `total`; the same after HasAns_ and NoAns_, where there are such questions;
       with `na_probs` also `best_exact`, `best_exact_thresh`, `best_f1`, `best_f1_thresh`. A best
-      threshold is also 0.0 where no answer to every question is best.
+      threshold is also 0.0 if leaving every question unanswered is best.
 
     Raises:
       UserError: there is no question, or one that is predicted lacks its na_prob.
@@ -132,7 +132,8 @@ def _best_threshold(
 ) -> tuple[float, float]:
     """Returns the highest score of all thresholds, and the lowest such threshold.
 
-    The threshold is raised from no question answered, one question at a time, by ascending na_prob.
+    Starting with no question answered, the threshold is raised by one question at a time, by
+    ascending na_prob.
     As in the official script, equal na_probs are separate steps, in the order of `na_probs`.
     """
     order = [key for key in sorted(na_probs, key=na_probs.__getitem__) if key in scores]

@@ -1,15 +1,15 @@
 """Decision thresholds with the best score on a file.
 
-A score on the file that chose the thresholds is favorable: another file tells what they are worth.
+A score on the file that chose the thresholds is optimistic: another file tells what they are worth.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 
-# Candidates that are scored at a time.
+# Maximum number of candidates that are scored at a time.
 _MAX_CANDIDATES = 100
-# Passes over the classes.
+# Maximum number of passes over the classes.
 _MAX_PASSES = 10
 _TINY = 1e-300
 
@@ -21,13 +21,13 @@ def best_threshold(
     default: float,
     ends: tuple[float, float],
 ) -> tuple[float, float]:
-    """Returns the threshold of the best score, and the score.
+    """Returns the threshold with the best score, and the score.
 
-    Candidates are the default, the ends, and the middles between neighboring values of which the
+    Candidates are the default, the ends, and the midpoints between neighboring values where the
     upper one has gold examples and the lower one others: any other threshold can be moved to one of
-    them without making a right answer wrong. Of more than 100 some are scored first, at equal
-    distances in rank, and then all around the best. Of equal scores the one nearest to the default
-    wins.
+    them without making a right answer wrong. If there are more than 100, some are scored first,
+    equally spaced in rank, and then all around the best. Of equal scores, the one nearest to the
+    default wins.
 
     Args:
       values: float64[examples]; those above the threshold are answered with yes.

@@ -2,7 +2,7 @@
 
 A folder is what `Dataset.save_to_disk` wrote (Arrow streams, named by state.json), or has Parquet
 files, which are read in the order of their names. A file is read by row group (an Arrow stream by
-record batch), a few rows at a time, and only the columns that are asked for.
+record batch), a few rows at a time, and only the requested columns.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 ENDINGS = (".parquet", ".arrow")
 # What `datasets` writes beside the Arrow files of a dataset, and above the folders of its splits.
 _STATE, _SPLITS = "state.json", "dataset_dict.json"
-# Rows that are read at a time, and bytes of a column.
+# Rows that are read at a time, and the buffer of a column in bytes.
 _ROWS, _BUFFER = 64, 1 << 18
 
 
@@ -104,8 +104,8 @@ class Table:
     def rows(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yields (number, row) of all rows, with values as JSON would have them.
 
-        Numbers of a class are its name, where the file has the features of `datasets`, and None
-        where they hide the class (-1).
+        Class numbers become names, if the file has the features of `datasets`, and None if they
+        hide the class (-1).
         """
         from pyarrow import types
 

@@ -5,9 +5,9 @@
     ['Un', 'aff', 'able', '!']
 
 Words are cut by the pattern of GPT-2 (Radford et al. 2019) and are strings of bytes, each shown as
-one character (" " as "Ġ"), so that there is no unknown text. The package `tokenizers`, of the extra
-`bpe`, merges pairs of pieces in the order of the file's merges. Special tokens in text are text,
-unless asked for.
+one character (" " as "Ġ"), so there is no unknown text. The package `tokenizers`, of the extra
+`bpe`, merges pairs of pieces in the order of the file's merges. Special tokens in text are plain
+text, unless asked for.
 
 Of the components of a tokenizer.json, the normalizer may be NFC or missing, the pre-tokenizer must
 be ByteLevel; others are refused by name.
@@ -147,7 +147,7 @@ class ByteLevelTokenizer(Tokenizer):
         return self._library.encode(text, add_special_tokens=False)
 
     def _split_special(self, text: str) -> list[str]:
-        """Splits at special tokens, of which some take the spaces before them."""
+        """Splits at special tokens, some of which take the spaces before them."""
         names = (r"\s*" * (x in self._stripped) + f"({re.escape(x)})" for x in self._special)
         return [part for part in re.split("|".join(names), text) if part]
 

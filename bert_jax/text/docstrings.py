@@ -34,7 +34,7 @@ _INLINE = (
     (re.compile(r" ?\[[#\w*.-]+\]_"), ""),
     # Roles and references with a title: :func:`title <target>`, `title <target>`_.
     (re.compile(r"(?::[\w:+-]+:)?`+([^`<>]+?)\s*<[^`<>]*>`+_{0,2}"), r"\1"),
-    # A name of which the last part is shown: :class:`~package.module.Name`.
+    # A name whose last part is shown: :class:`~package.module.Name`.
     (re.compile(r"(?::[\w:+-]+:)?`~(?:\w+\.)*([^`]*)`"), r"\1"),
     (re.compile(r":[\w:+-]+: ?`!?([^`]*)`"), r"\1"),
     (re.compile(r"``(.+?)``|`([^`]+)`_{0,2}"), r"\1\2"),

@@ -1,9 +1,9 @@
 """Words that are added to a WordPiece vocabulary (`data.extra_tokens`).
 
-    terms.txt       a file with a word a line
+    terms.txt       a file with one word per line
     frequent:500    the 500 most frequent words of the text that have MIN_PIECES pieces or more
 
-Their lines follow the last one of vocab.txt, so that the old ids keep their meaning. A new word is
+Their lines follow the last one of vocab.txt, so the old ids keep their meaning. A new word is
 a piece like any other: a longer word that begins with it has it as its first piece, as in
 transformers.
 """
@@ -20,7 +20,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer, basic_tokens
 from bert_jax.text.wordpiece import MAX_WORD_LENGTH, WordPieceTokenizer
 
-# A frequent word is added if it has at least so many pieces, or is [UNK], and occurs so often.
+# A frequent word is added if it has at least this many pieces, or is [UNK], and occurs this often.
 MIN_PIECES, MIN_COUNT = 3, 5
 _SHOWN = 20
 
@@ -58,7 +58,7 @@ def count_extra_tokens(value: str, tokenizer: Tokenizer) -> int:
 
 
 def read_words(path: str, tokenizer: Tokenizer) -> ExtraTokens:
-    """Reads a file with a word a line; empty lines are left out.
+    """Reads a file with one word per line; empty lines are left out.
 
     A word has the form that the tokenizer gives it, such as lower case.
 
@@ -93,7 +93,7 @@ def frequent_words(counts: Mapping[str, int], tokenizer: Tokenizer, number: int)
     """Returns the most frequent words of a text that a tokenizer splits into many pieces.
 
     They have letters only, at least MIN_PIECES pieces or no piece at all ([UNK]), and occur
-    MIN_COUNT times or more. Of equally frequent words, the alphabet decides.
+    MIN_COUNT times or more. Ties are broken alphabetically.
 
     Args:
       counts: how often each word occurs (`vocabulary.count_words` of `wordpiece`).

@@ -74,10 +74,10 @@ def read_blocks(path: str, start: int = 0, stop: int | None = None) -> Iterator[
 
     Args:
       path: a file.
-      start, stop: the bytes to read of one that is not compressed; None: to its end.
+      start, stop: the bytes to read of an uncompressed file; None: to its end.
 
     Raises:
-      UserError: the file is compressed and corrupt or truncated, or compressed with zstd where the
+      UserError: the file is compressed and corrupt or truncated, or compressed with zstd but the
         package zstandard is not installed.
     """
     kind = compression(path)
@@ -205,7 +205,7 @@ def make_chunks(
 
 
 def fingerprint(paths: Sequence[str]) -> dict[str, Any]:
-    """Returns what decides the sentences of files: names, sizes, contents, and the splitter."""
+    """Returns what determines the sentences of files: names, sizes, contents, and the splitter."""
     files = [
         {
             "name": os.path.basename(path),

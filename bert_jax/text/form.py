@@ -1,13 +1,13 @@
-"""The form of a text, found out from a sample of it: what a line is, and what a document.
+"""The form of a text, detected from a sample of it: what a line is, and what a document is.
 
-    one paragraph a line     lines with several sentences
-    one sentence a line      hardly any line has several
+    one paragraph per line   lines with several sentences
+    one sentence per line    hardly any line has several
     wrapped lines            the next line's first word would not have fitted
     JSON lines               each line is a JSON object
     Parquet                  each row of a file, or of a folder of Hugging Face `datasets`
 
 Documents are what blank lines separate, if there are enough of them; otherwise the files, or else
-the lines (of wrapped text, the paragraphs), since held-out text is chosen by document.
+the lines (for wrapped text, the paragraphs), since held-out text is chosen by document.
 """
 
 import dataclasses
@@ -26,17 +26,17 @@ from bert_jax.text.lines import BadText, make_documents, read_lines, split_sente
 from bert_jax.text.parquet import find_tables
 from bert_jax.text.sources import find_files
 
-# Characters of the sample; of several files, each of some has a part of them.
+# Characters of the sample, and the maximum number of files that they are taken from.
 _SAMPLE, _MAX_FILES = 1 << 20, 16
 # Lines that are split into sentences.
 _MAX_LINES = 2000
 # Share of the lines with several sentences above which lines are paragraphs. Splitting by rules
 # finds a second sentence in 6 % of the lines of google-research/bert's sample_text.txt, which has
-# one sentence a line, and in 34 % and 63 % of those of novels and of Wikipedia's articles.
+# one sentence per line, and in 34 % and 63 % of those of novels and of Wikipedia's articles.
 _PARAGRAPHS = 0.15
-# Wrapped text: the longest lines, and the share of line ends after which no word had fitted.
+# Wrapped text: maximum length of lines, and minimum share of line ends where no word would fit.
 _MAX_WIDTH, _WRAPPED = 160, 0.6
-# Documents that a corpus should have, so that a part of them can be held out.
+# Minimum number of documents of a corpus, so that some of them can be held out.
 _MIN_DOCUMENTS = 20
 _TABLES = (".csv", ".tsv")
 
@@ -166,7 +166,7 @@ def _sample(files: Sequence[str]) -> tuple[list[str], float]:
 
 
 def _json_field(filled: Sequence[str]) -> str:
-    """Returns the field with the longest texts, of JSON lines; "": they are none."""
+    """Returns the field of JSON lines with the longest texts; "": they are not JSON."""
     lengths: Counter[str] = Counter()
     for line in islice(filled, 20):
         if (value := _json_object(line)) is None:
@@ -198,7 +198,7 @@ def _line_format(lines: Sequence[str], filled: Sequence[str]) -> tuple[str, str]
 
 
 def _language(filled: Sequence[str]) -> str:
-    """Returns the language of the rules for sentences, of text without spaces; "": the default."""
+    """Returns the language whose sentence rules suit text without spaces; "": the default."""
     text = "".join(filled[:200])
     kana = sum("\u3040" <= character <= "\u30ff" for character in text)
     ideographs = sum("\u4e00" <= character <= "\u9fff" for character in text)

@@ -11,8 +11,8 @@ versions of ftfy and spaCy. What happens to a text before its words are cut into
     rules       put spaces around marks that spaCy splits badly, and unify spaces and line breaks
     spaCy       splits into words and marks, by its rules for English; it needs no model
 
-Where a split depends on what stands around it, as some of spaCy's do, no cache of text can be
-exact; therefore spaCy sees every text whole, and only the pieces of its words are remembered.
+A split may depend on its context, as some of spaCy's do, so no cache of text can be exact.
+Therefore spaCy sees every text whole, and only the pieces of its words are cached.
 """
 
 import re
@@ -36,15 +36,14 @@ _CONTRACTION = re.compile(r"(?<=\w) (?=(n't|'\w{1,2})\b)")
 
 # Of openai/finetune-transformer-lm, text_utils.py.
 _DASHES = str.maketrans({"—": "-", "–": "-", "―": "-", "…": "...", "´": "'"})
-# A run of the same mark. The released pattern also means to have the backslash, but its string is
-# not a raw one, so that what is written for a backslash is a second "+".
+# A run of the same mark. The released pattern is also meant to have the backslash, but its
+# string is not raw, so what is written for a backslash is a second "+".
 _MARKS = re.compile(r"([-~!\";?+,)(/*\[\]}{|_])\1*")
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _SPACES = re.compile(r"[^\S\n]+")
 _RULES = ((_MARKS, r" \g<0> "), (_LINE_BREAKS, " \n "), (_SPACES, " "))
 
-# Text that ftfy leaves as it is: it has nothing to repair in ASCII but HTML's entities and control
-# characters.
+# Text that ftfy leaves as it is: in ASCII it repairs only HTML entities and control characters.
 _PLAIN = re.compile(r"[\n -%'-~]*")
 _WORDS = re.compile(r"\s+|\S+")
 
@@ -53,7 +52,7 @@ Place = tuple[int, int] | None
 
 
 class GptTokenizer(Tokenizer):
-    """Byte pairs of lower case words.
+    """Byte-pair tokenizer of lower case words.
 
     Sequences are `_start_ A _classify_` or `_start_ A _delimiter_ B _classify_`. There is no
     [MASK]: `mask_id` is -1, and what needs one refuses the tokenizer. Padding is id 0, as in the
@@ -132,7 +131,7 @@ class GptTokenizer(Tokenizer):
         return tuple(self._ids.get(piece, self.unk_id) for piece in self._pieces_of(word.lower()))
 
     def _pieces_of(self, word: str) -> list[str]:
-        """Merges neighbours, those of the lowest rank first, everywhere in the word at once."""
+        """Merges neighbors, those of the lowest rank first, everywhere in the word at once."""
         if word.isspace():  # spaCy's word for a line break has the space after it
             return [word[0] + END]
         parts = [*word[:-1], word[-1] + END]
@@ -173,7 +172,7 @@ def _load_libraries() -> tuple[Callable[[str], str], Callable[[], Any]]:
 def clean(text: str) -> str:
     """Applies the rules to a text that ftfy has repaired.
 
-    The result has no white space but single spaces and " \\n " for line breaks.
+    The result has no white space except single spaces and " \\n " for line breaks.
     """
     text = text.translate(_DASHES)
     for pattern, replacement in _RULES:
@@ -223,7 +222,7 @@ def places_of_changed_text(text: str, fixed: str) -> list[Place]:
     """Returns the characters of `text` that each character of a repaired text comes from.
 
     Runs of text between spaces are aligned first, then the characters of runs that have changed.
-    Of characters that are replaced by another number of characters, each new one comes from all.
+    If characters are replaced by a different number of them, each new one comes from all.
     """
     if text == fixed:
         return [(i, i + 1) for i in range(len(text))]
@@ -244,7 +243,7 @@ def places_of_changed_text(text: str, fixed: str) -> list[Place]:
 
 def _changes(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple]:
     """Yields parts of both, in order and complete: equal ones, and what replaces what."""
-    # ftfy replaces spaces by other ones, which must not break the alignment.
+    # ftfy replaces spaces with other ones, which must not break the alignment.
     keys = ([" " if part.isspace() else part for part in parts] for parts in (old, new))
     for _, start, stop, *place in SequenceMatcher(None, *keys, autojunk=False).get_opcodes():
         yield old[start:stop], new[slice(*place)]

@@ -1,4 +1,4 @@
-"""The files of GPT's byte-pair vocabulary: two where it is released, one in our folders.
+"""The files of GPT's byte-pair vocabulary: two as released, one in our folders.
 
     encoder_bpe_40000.json + vocab_40000.bpe    of openai/finetune-transformer-lm
     vocab.json + merges.txt                     of a Hugging Face folder
@@ -19,7 +19,7 @@ UNKNOWN = "<unk>"
 
 
 def find_files(path: str) -> tuple[str, str] | None:
-    """Returns the two files of a released vocabulary, whose folder, or one of which, `path` is.
+    """Returns the two files of a released vocabulary; `path` is their folder, or one of them.
 
     Returns None if `path` names no such vocabulary; raises UserError if one file is missing.
     """
@@ -50,7 +50,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
 
     Args:
       pieces: JSON, piece -> id.
-      merges: two pieces a line, below a line with the version.
+      merges: two pieces per line, below a line with the version.
       path: file name for error messages.
 
     Raises:
@@ -76,7 +76,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
 
 
 def unpack(vocabulary: bytes, path: str) -> tuple[list[str], list[tuple[str, str]]]:
-    """Returns pieces by id and merges in order; raises UserError if it is no `vocab.gpt`."""
+    """Returns pieces by id and merges in order; raises UserError if it is not a `vocab.gpt`."""
     try:
         content = json.loads(vocabulary)
         pieces = [str(piece) for piece in content["pieces"]]

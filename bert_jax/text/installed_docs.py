@@ -24,7 +24,7 @@ from bert_jax.text.lines import Document
 
 # In the order of the corpus: jax.numpy repeats text of numpy and scipy, and the first copy is kept.
 PACKAGES = ("numpy", "scipy", "jax", "flax", "optax")
-# Raise it whenever the same files give other documents.
+# Increment it whenever the same files give different documents.
 CLEANING_VERSION = 1
 
 _NO_DOCUMENTATION = {
@@ -40,7 +40,7 @@ _CHUNK = 1 << 19
 
 
 class Chunk(NamedTuple):
-    """Documents of about _CHUNK characters; `counts`: all of the corpus's, in its first chunk."""
+    """Documents of about _CHUNK characters; `counts`: of the whole corpus, in its first chunk."""
 
     documents: list[Document]
     counts: dict[str, int]

@@ -1,6 +1,6 @@
-"""Finds the phrases of a lexicon in rows of token ids, as units of masking.
+"""Finds the phrases of a lexicon in rows of token ids, as masking units.
 
-A lexicon is a UTF-8 file with a phrase a line, or a phrase, a tab and the name of its class:
+A lexicon is a UTF-8 file with one phrase per line, or a phrase, a tab and the name of its class:
 
     New York<TAB>place
     Harriet Vane<TAB>person
@@ -11,7 +11,7 @@ A lexicon is a UTF-8 file with a phrase a line, or a phrase, a tab and the name 
     >>> matcher.match(np.array(tokenizer.encode("Harriet Vane loved New York")))
     array([3, 0, 1, 4, 0], dtype=int32)
 
-Phrases are compared as token ids, so that case and accents count as much as they do for the
+Phrases are compared as token ids, so case and accents matter only as far as they do for the
 tokenizer. They begin and end at the boundaries of words; ideographs are words.
 """
 
@@ -49,7 +49,7 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
     """Reads the phrases of a file. White space around them and empty lines are dropped.
 
     Raises:
-      UserError: the file cannot be read, is not UTF-8, has no phrase, or a malformed line.
+      UserError: the file cannot be read, is not UTF-8, has no phrase, or has a malformed line.
     """
     path = os.fspath(path)
     try:
@@ -79,7 +79,7 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
 
 
 def check_classes(weighted: Iterable[str], entries: Sequence[Entry], path: str) -> None:
-    """Raises UserError if a class with a weight is none of the lexicon's."""
+    """Raises UserError if a class with a weight is not in the lexicon."""
     known = sorted({entry.class_name for entry in entries} - {""})
     for name in weighted:
         if name not in known:

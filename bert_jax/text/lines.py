@@ -56,7 +56,7 @@ class BadText:
     line: int = 0
 
     def skips(self, fault: str, problem: str) -> bool:
-        """Counts a fault, or raises UserError; whether to leave the text out, not to repair it."""
+        """Counts a fault or raises UserError; returns whether to skip the text, not repair it."""
         if self.policy == "error":
             raise UserError(
                 f"{self.place(self.line)}: {problem} (data.on_bad_text=replace repairs it, skip"
@@ -110,7 +110,7 @@ def split_lines(blocks: Iterable[bytes], bad_text: BadText, is_json: bool = Fals
     Args:
       blocks: the text, cut anywhere.
       bad_text: the policy for malformed lines; its `line` is that of the line yielded last.
-      is_json: lines may be longer, and overlong ones are left out, since parts of them are no JSON.
+      is_json: lines may be longer, and overlong ones left out, since parts of them are not JSON.
 
     Yields:
       lines without their ends.

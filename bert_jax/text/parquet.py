@@ -32,7 +32,7 @@ class ParquetText:
       config: the column, the form of the text and the policy for malformed text.
 
     Raises:
-      UserError: there is no such file or folder, or it has no such column, or one that is no text.
+      UserError: there is no such file, folder or column, or the column is not text.
     """
 
     def __init__(self, argument: str, config: DataConfig):

@@ -1,11 +1,11 @@
-"""WordPiece with other rules than BERT's for words, and the tokenizer.json that has them.
+"""WordPiece with rules for words other than BERT's, and the tokenizer.json that has them.
 
-Text becomes words by the switches of `WordRules`, which google-research/bert has not all, but the
-components of BERT in the `tokenizers` library have: `BertNormalizer`, `BertPreTokenizer` and
-`WordPiece`. A vocab.txt has no place for them, so the vocabulary is a tokenizer.json, also in
-workdirs. `data.lowercase` stays the setting of the case.
+`WordRules` are switches for how text becomes words. google-research/bert lacks some of them, but
+the components of BERT in the `tokenizers` library have all: `BertNormalizer`, `BertPreTokenizer`
+and `WordPiece`. A vocab.txt has no place for them, so the vocabulary is a tokenizer.json, also in
+workdirs. `data.lowercase` still sets the case.
 
-A file with other components is refused by name, since its ids would be others.
+A file with other components is refused by name, since its ids would differ.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ class Components:
 
 
 def read_components(content: Json, path: str) -> Components:
-    """Returns the settings in a tokenizer.json; raises UserError if it has others than BERT's."""
+    """Returns the settings in a tokenizer.json; raises UserError if it has any but BERT's."""
     model = content["model"]
     for name, expected in (("continuing_subword_prefix", "##"), ("unk_token", SPECIAL_TOKENS[1])):
         if (value := model.get(name, expected)) != expected:

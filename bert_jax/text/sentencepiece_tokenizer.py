@@ -63,7 +63,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._special_ids = special
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = special
         self.end_id = self.sep_id
-        # As RoBERTa, XLM-RoBERTa has </s></s> between two texts.
+        # Like RoBERTa, XLM-RoBERTa has </s></s> between two texts.
         self.num_separators = 2 if self.pieces[:3] == ("<s>", "<pad>", "</s>") else 1
         self.is_continuation = np.array([self._continues(i) for i in range(len(self.pieces))])
         self.random_words = np.arange(len(self.pieces), dtype=np.int32)
@@ -71,7 +71,7 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = self._make_processor(_Type.CONTROL)
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        # Lone surrogates have no UTF-8.
+        # Lone surrogates cannot be encoded in UTF-8.
         if not text.isascii():
             text = _LONE_SURROGATE.sub("\ufffd", text)
         if special_tokens:
@@ -145,7 +145,7 @@ def make_unigram_model(pieces: Sequence[tuple[str, float]], unk_id: int, charsma
     """Returns the bytes of a SentencePiece model of type unigram.
 
     Args:
-      pieces: piece and score, by id; special tokens are known by their spelling.
+      pieces: piece and score, by id; special tokens are recognized by their spelling.
       unk_id: id of the piece for unknown characters.
       charsmap: the compiled table of its normalization.
     """

@@ -2,14 +2,14 @@ r"""Sources of text, named by `data.source`, as documents of sentences.
 
     text:GLOB      files of lines; globs separated by commas, ** for any depth, in sorted order.
                    data.line_format sets what a line is, data.document_separator its documents.
-    jsonl:GLOB     files of JSON objects, one a line and each a document, its text in data.field.
+    jsonl:GLOB     files of JSON objects, one per line, each a document, its text in data.field.
     parquet:PATH   Parquet files, or folders of Hugging Face `datasets` (bert_jax.text.parquet).
     tfds:NAME      a dataset of tensorflow-datasets (bert_jax.text.tfds).
     installed_docs the documentation of the installed packages (bert_jax.text.installed_docs).
 
 Files are plain or compressed (gzip, bz2, xz, zstd; detected from their first bytes, not their
 names). They are streamed, and plain ones are cut between documents into ranges of about 4 MB, so
-that the units of work do not depend on the number of processes. The end of a file ends a document
+the units of work do not depend on the number of processes. The end of a file ends a document
 (the released program continues into the next file until a blank line).
 
 `data.on_bad_text` is the policy for malformed text, which is counted by name (docs/data.md lists
@@ -52,7 +52,7 @@ class Source(Protocol):
 
 
 def make_source(config: DataConfig) -> Source:
-    """Makes the source that `config.source` names; raises UserError if it is none, or empty."""
+    """Makes the source that `config.source` names; raises UserError if it is invalid or empty."""
     if not re.fullmatch(r"[a-z]{2,3}([-_][A-Za-z]{2,8})*", config.language):
         raise UserError(
             f"data.language={config.language!r} is not a language code: give one such as en, de or"

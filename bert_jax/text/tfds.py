@@ -95,7 +95,7 @@ def parse_name(argument: str) -> tuple[str, str]:
 
 
 def read_records(name: str, split: str, numbers: range | None = None) -> Iterator[tuple[int, Any]]:
-    """Yields (number, record) of the records with these numbers; None: of all."""
+    """Yields (number, record) of the records with these numbers; None: all."""
     records = open_split(name, split)
     numbers = range(len(records)) if numbers is None else numbers
     for start in range(0, len(numbers), _BATCH):

@@ -23,7 +23,7 @@ SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _SPECIAL_PIECE = re.compile(r"\[[A-Za-z]+\d*\]|<[a-z0-9_/]+>")
 
 # Separators of words in the released code: space, \t, \n, \r, category Zs, and the two (Zl, Zp)
-# that are not cleaned but that str.split() splits at. The further spaces of str.split(), such as
+# that are not cleaned but that str.split() splits at. The other spaces of str.split(), such as
 # \x0b and \x85, are control characters there: deleted, so that the text on both sides joins.
 _SPACE = " \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 SPACES, _NO_SPACES = re.compile(f"[{_SPACE}]+"), re.compile(f"[^{_SPACE}]+")
@@ -58,7 +58,7 @@ class WordRules:
     def split(self, text: str) -> list[str]:
         """Splits text into words and single punctuation marks, as `BasicTokenizer` does.
 
-        Words are lowercased before they are split, since a final sigma depends on its neighbours in
+        Words are lowercased before they are split, since a final sigma depends on its neighbors in
         the word: "ΟΔΟΣ." -> ["οδος", "."].
         """
         text = text.translate(CLEAN if self.split_ideographs else CLEAN_ONLY)
@@ -81,12 +81,12 @@ class Tokenizer:
       pieces: the piece of each id.
       is_continuation: bool[vocab], whether a piece continues the word before it.
       pad_id, unk_id, cls_id: ids of special tokens.
-      sep_id: between two texts.
+      sep_id: id that stands between two texts.
       num_separators: how often `sep_id` stands between two texts: 2 for RoBERTa's vocabularies.
       end_id: id that ends a sequence; BERT ends it with sep_id.
       mask_id: -1 if the tokenizer has no mask.
       random_words: int32[words], ids of the distinct pieces, in the vocabulary's order.
-      fingerprint: sha256 of kind, case and vocabulary. Equal ones mean equal ids, with equal
+      fingerprint: sha256 of kind, case and vocabulary. Equal ones mean equal ids, given equal
         versions of Python and of the packages that the tokenizer uses.
     """
 
@@ -241,7 +241,7 @@ def is_cjk(character: str) -> bool:
 
 
 def is_punctuation(character: str) -> bool:
-    """Category P, and all of ASCII that is neither letter, digit nor space ($ + < = > ^ ` | ~)."""
+    """Category P, and all of ASCII that is not a letter, digit or space ($ + < = > ^ ` | ~)."""
     return unicodedata.category(character).startswith("P") or character in "$+<=>^`|~"
 
 

@@ -31,8 +31,8 @@ def _tokenizer_json(content: bytes, lowercase: bool, path: str) -> Tokenizer:
     return kind(content, lowercase, path)
 
 
-# Kinds by the end of the file's name; a copy of the file is called vocab with that end, that of a
-# tokenizer.json tokenizer. Those of whole words end in .txt too.
+# Kinds by file extension; a copy of the file is called vocab with that extension, or
+# tokenizer.json. Vocabularies of whole words end in .txt too.
 KINDS: dict[str, Callable[[bytes, bool, str], Tokenizer]] = {
     ".txt": WordPieceTokenizer,
     ".model": _sentencepiece,

@@ -8,10 +8,9 @@ of processes, into tables of bounded size that are merged in the order of the ch
 
 A vocabulary of `words` is all words of the text, the most frequent first.
 
-The three kinds with pieces of words come from SentencePiece's trainers on one thread, which break
-every tie. Its BPE pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b` within
-one is `##b`.
-(The widely used Rust WordPiece trainer gives another vocabulary at every run.)
+The three kinds with pieces of words come from SentencePiece's trainers on one thread, where every
+tie is broken. Its BPE pieces become WordPiece's: `▁ab`, at the start of a word, is `ab`, and `b`
+within one is `##b`. (The widely used Rust WordPiece trainer gives another vocabulary at every run.)
 """
 
 import io
@@ -52,7 +51,7 @@ MAX_RUN_LENGTH = 48
 
 # Share of text characters that the alphabet covers; the rarest are left out.
 COVERAGE = 0.999_999_9
-# The least that SentencePiece's trainers accept.
+# The minimum that SentencePiece's trainers accept.
 _MIN_COVERAGE = 0.98
 
 # Characters with a special meaning in SentencePiece's trainers.
@@ -80,7 +79,7 @@ class WordCounts:
         self.dropped: Counter[str] = Counter()
 
     def add(self, words: Iterable[str] | Mapping[str, int]) -> None:
-        """Adds words; of a full table, keeps the most frequent, of equal ones by a checksum."""
+        """Adds words; a full table keeps the most frequent, with ties broken by a checksum."""
         self.counts.update(words)
         if len(counts := self.counts) < 2 * self._limit:
             return
@@ -136,14 +135,14 @@ def merge_counts(parts: Iterable[WordCounts], kind: str = "") -> WordCounts:
 def train_vocabulary(
     kind: str, words: WordCounts, vocab_size: int, path: str | os.PathLike
 ) -> dict[str, int]:
-    """Trains a vocabulary and writes it. Ids 0 to 4 are SPECIAL_TOKENS, but of `words` 0 to 2 are
+    """Trains a vocabulary and writes it. Ids 0 to 4 are SPECIAL_TOKENS; for `words`, 0 to 2 are
     `<S>`, `</S>` and `<UNK>`.
 
     Args:
       kind: `wordpiece` and `words` write a vocab.txt, `unigram` and `bpe` a SentencePiece model.
       words: result of `count_words` of the same kind.
-      vocab_size: number of entries; a text with too few distinct words gives fewer. Not of
-        `words`, which has all.
+      vocab_size: number of entries; a text with too few distinct words gives fewer. Not used
+        for `words`, which has all.
       path: the file to write.
 
     Returns:

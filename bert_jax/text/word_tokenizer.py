@@ -4,8 +4,8 @@
     >>> [tokenizer.pieces[i] for i in tokenizer.encode("The cat sat.")]
     ['The', 'cat', 'sat', '.']
 
-A vocabulary is bilm-tf's: a word a line, the most frequent first, with `<S>`, `</S>` and `<UNK>`.
-The id of a word is the number of its line, from 0 on.
+A vocabulary is as in bilm-tf: one word per line, the most frequent first, with `<S>`, `</S>` and
+`<UNK>`. The id of a word is the number of its line, from 0 on.
 """
 
 import re
@@ -64,14 +64,14 @@ class WordTokenizer(Tokenizer):
         self.pad_id, self.mask_id, self.end_id = self.sep_id, -1, self.sep_id
         self.is_continuation = np.zeros(len(self.pieces), bool)  # every id is a whole word
         self.random_words = np.fromiter(self._ids.values(), np.int32)
-        # Text must be split before if other rules than ours made the words.
+        # Text must already be split if rules other than ours made the words.
         own = [word for word in self.pieces if word not in WORD_SPECIALS]
         self.is_tokenized = not own or any(basic_tokens(word, False) != [word] for word in own)
         self._characters = np.zeros((0, MAX_CHARACTERS), np.int16)
 
     @property
     def characters(self) -> np.ndarray:
-        """int16[ids, MAX_CHARACTERS]: the characters of each word, those that were added included.
+        """int16[ids, MAX_CHARACTERS]: the characters of each word, also of added ones.
 
         Markers around at most 48 bytes of UTF-8, then PADDING. `<S>` and `</S>` have one special
         character each.

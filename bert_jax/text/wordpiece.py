@@ -47,9 +47,9 @@ class _Cache(Memo[str, tuple[int, ...]]):
 class WordPieceTokenizer(Tokenizer):
     """Greedy longest-match-first tokenizer of BERT (Devlin et al. 2019, section 3).
 
-    A vocabulary is a vocab.txt, a piece a line. As in the released code white space at the ends of
-    a line is no part of the piece, and of equal lines the last one's id counts. `lowercase` also
-    strips accents ("uncased").
+    A vocabulary is a vocab.txt, one piece per line. As in the released code, white space at the
+    ends of a line is not part of the piece, and of equal lines the last one's id counts.
+    `lowercase` also strips accents ("uncased").
 
     Raises:
       UserError: the vocabulary is not UTF-8, or a special token is missing.

@@ -28,7 +28,7 @@ _FIELDS = (
     ("num_examples", "|u1", "rows"),
     ("next_sentence_labels", "|u1", "examples"),
 )
-# At the end of a block, where it is stored.
+# At the end of a block, if stored.
 _UNITS = ("mask_units", "|i1", "tokens")
 
 
@@ -55,7 +55,7 @@ class Block:
 
     @functools.cached_property
     def _bounds(self) -> tuple[list[int], list[int], list[int]]:
-        """Returns where the examples, tokens and masks of each row begin, and the last ones end."""
+        """Returns where each row's examples, tokens and masks begin, and the last ones end."""
         examples = np.append(0, np.cumsum(self.num_examples, dtype=np.int64))
         lengths = example_lengths(self.a_lengths, self.b_lengths)
         tokens = np.append(0, np.cumsum(lengths))[examples]
@@ -63,8 +63,8 @@ class Block:
         return examples.tolist(), tokens.tolist(), masked.tolist()
 
     def row(self, number: int) -> tuple[np.ndarray, ...]:
-        """Returns the arrays of a row: input ids; of its examples the lengths of A and B and the
-        next sentence labels; masked positions and ids; and the units of masking, if stored."""
+        """Returns the arrays of a row: input ids; its examples' lengths of A and B and next
+        sentence labels; masked positions and ids; and the masking units, if stored."""
         examples, tokens, masked = self._bounds
         example = slice(examples[number], examples[number + 1])
         mask = slice(masked[number], masked[number + 1])
@@ -100,7 +100,7 @@ class RowFormat:
     sep_id: int
     # Ends an example; equal to `sep_id` in most vocabularies.
     end_id: int
-    # Whether the units of masking (text/lexicon.py) are stored.
+    # Whether the masking units (text/lexicon.py) are stored.
     mask_units: bool = False
 
     # Whether row r continues row r - 1.
@@ -108,7 +108,7 @@ class RowFormat:
 
     @property
     def padding(self) -> tuple[np.ndarray, ...]:
-        """What stands for a row of padding: no examples."""
+        """The arrays of a padding row: no examples."""
         return (np.empty(0, np.uint16),) * (7 if self.mask_units else 6)
 
     @property

@@ -34,8 +34,8 @@ class CorpusRows:
       sequence_length: tokens of a row.
       batch_size: rows of the global training batch; not used by `evaluation_batches`.
       seed: determines the order of the training rows; streams keep the order of the text.
-      replay: rows of another corpus that end each training batch; `batch_size` counts them, and
-        theirs is their number. None: all rows are this corpus'.
+      replay: rows of another corpus that end each training batch, as many as its own `batch_size`;
+        this `batch_size` includes them. None: no replay.
     """
 
     manifest: Manifest
@@ -55,13 +55,13 @@ class CorpusRows:
 
     @property
     def rows_per_epoch(self) -> int:
-        """All rows of the split, and those that are replayed beside them."""
+        """All rows of the split, and the rows replayed along with them."""
         rows = self.manifest.num_rows(self.name, self.sequence_length)
         return -(-rows * self.batch_size // self._own_size) if self.replay else rows
 
     @property
     def words_per_epoch(self) -> int:
-        """Words of the split's text, and of the rows that are replayed beside it, as a mean."""
+        """Words of the split's text and, on average, of the rows replayed along with it."""
         words = self.manifest.words_per_epoch(self.name)
         if not (self.replay and words):
             return words
@@ -70,7 +70,7 @@ class CorpusRows:
 
     @property
     def _own_size(self) -> int:
-        """Rows of a training batch that are from this corpus; they come first."""
+        """Number of rows of a training batch from this corpus; they come first."""
         return self.batch_size - (self.replay.batch_size if self.replay else 0)
 
     @property
@@ -94,7 +94,7 @@ class CorpusRows:
     def batch(self, number: int, start: int, stop: int) -> Batch:
         """Returns rows [start, stop) of global training batch `number` (the form's `make_batch`).
 
-        Those past its last row are rows of padding.
+        Rows past its last one are padding.
 
         Raises:
           UserError: streams have too few rows, a file is missing, or a shard is corrupt.
@@ -115,7 +115,7 @@ class CorpusRows:
         rows into parts of N, and padding fills up the last parts.
 
         Raises:
-          UserError: a file is missing or has another size.
+          UserError: a file is missing or has the wrong size.
         """
         rows = self._rows
         num_batches = -(-len(rows) // batch_size)
@@ -149,11 +149,11 @@ class CorpusRows:
 
 
 class ShuffledOrder:
-    """Which rows each batch has: each epoch has all rows once, in its own order.
+    """The rows of each batch: each epoch has all rows once, in its own order.
 
-    The blocks of the shards are shuffled, and within each window of blocks the rows. So a batch has
-    rows from about a hundred blocks, and each block is read about once an epoch. Batches are those
-    of all processes together.
+    The blocks of the shards are shuffled, and then the rows within each window of blocks. A batch
+    thus has rows from about a hundred blocks, and each block is read about once an epoch. Batches
+    are global, over all processes.
     """
 
     def __init__(self, num_rows: int, batch_size: int, seed: int):
@@ -197,7 +197,7 @@ def stream_rows(number: int, num_rows: int, batch_size: int) -> np.ndarray:
     """Returns int64[batch_size], the rows of batch `number`: each continues the batch before.
 
     Stream b of B begins at row floor(b * R / B) of R and wraps around at the end, so that after R /
-    B batches each stream is where the next one began, and the corpus has been read once. Only from
-    the last row to the first do streams jump.
+    B batches each stream is where the next one began, and the corpus has been read once. Streams
+    jump only from the last row to the first.
     """
     return (np.arange(batch_size) * num_rows // batch_size + number) % num_rows

@@ -8,7 +8,7 @@ Each chunk of the source is tokenized separately, in any process, into a folder 
     documents    DOCUMENT[documents]
 
 `split_documents` then assigns the documents to the splits. Files are read by `os.pread` and not
-mapped, so that a process holds only the sentences that it works on.
+mapped, so a process holds only the sentences that it works on.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from bert_jax.files.errors import UserError
 from bert_jax.text.sources import Source
 from bert_jax.text.tokenization import Tokenizer
 
-# `words` are runs of characters between white space; `hash` is that of the text.
+# `words` are runs of characters between white space; `hash` is the hash of the text.
 DOCUMENT = np.dtype(
     [("first_sentence", "<u8"), ("num_sentences", "<u8"), ("num_tokens", "<u8")]
     + [("words", "<u8"), ("characters", "<u8"), ("hash", "<u8")]
@@ -165,7 +165,7 @@ def read_pieces(paths: Iterable[str], dtype: Any, count: int = 1 << 18) -> Itera
 
 
 def write_in_order(path: str, items: np.ndarray, order: Sequence[int] | np.ndarray) -> None:
-    """Writes the items with these numbers to a flat file, in pieces, which bounds the memory."""
+    """Writes the items with these numbers to a flat file, in pieces to bound memory."""
     step = 1 << 16
     with open(path, "wb") as file:
         for start in range(0, len(order), step):
@@ -185,8 +185,8 @@ def split_documents(folder: str, share: float) -> tuple[dict[str, Split], int]:
     """Assigns the documents to the splits: files `train` and `validation` in `folder`.
 
     The max(2, round(share * documents)) documents with the smallest hashes are held out, and with
-    them any document of equal text, so that no document is in both splits. The order of the corpus
-    is kept. Memory: about 16 bytes a document.
+    them any document with the same text, so that no document is in both splits. The order of the
+    corpus is kept. Memory: about 16 bytes a document.
 
     Returns:
       The splits that have documents, and how many documents repeat the text of another.
@@ -239,15 +239,15 @@ def _write_split(corpus: str, below: bool, limit: np.uint64, file: Any) -> Split
 
 
 def text_counts(folder: str, split: str) -> dict[str, int]:
-    """Returns what the rows of running text of a split predict, and how much text that is.
+    """Returns how many tokens a split's rows of running text predict, and how much text that is.
 
     Args:
       folder: written by `join_chunks` and `split_documents`.
       split: a name in SPLITS.
 
     Returns:
-      `words`; `characters`, white space within sentences included; `predicted_tokens`, those of all
-      documents and a separator after each of them.
+      `words`; `characters`, white space within sentences included; `predicted_tokens`, the tokens
+      of all documents and a separator after each of them.
     """
     counts = {"words": 0, "characters": 0, "predicted_tokens": 0}
     for documents in read_pieces([os.path.join(folder, split)], DOCUMENT):
@@ -266,7 +266,7 @@ class Documents:
       dtype: dtype of the token ids.
 
     Attributes:
-      order: the document of the split for each number; None: as in the corpus.
+      order: number -> document of the split; None: the order of the corpus.
     """
 
     def __init__(self, folder: str, split: str, dtype: np.dtype):

@@ -17,11 +17,11 @@ _BATCH_SIZE = 256
 def examples(manifest: Manifest, split: str, sequence_length: int) -> Iterator[dict[str, Any]]:
     """Yields the rows of a split in order, with the fields of google-research/bert's records.
 
-    A row of several examples has `example_ids` too, the number of the example of each token.
+    A row of several examples also has `example_ids`, the number of each token's example.
 
     `input_ids input_mask segment_ids` have as many numbers as the sequence length,
     `masked_lm_positions masked_lm_ids masked_lm_weights` as many as a row may have predictions;
-    unused places are 0. Dynamic data have no masks: those three are empty lists then. The other
+    unused places are 0. Dynamic data have no masks, so those three are empty lists. The other
     fields are `next_sentence_labels` (one number, 1 for a random next sentence; none for a row
     without B) and `tokens`. With phrases that are masked as units at each step, `mask_units` has a
     number for each token: 0 continues a unit, 1 begins a word, 2 or more a phrase
@@ -62,7 +62,7 @@ def _example(row: dict[str, np.ndarray], tokenizer: Tokenizer) -> dict[str, Any]
 
 
 def write_jsonl(manifest: Manifest, path: str) -> int:
-    """Writes all rows to a file, a JSON object a line: by split, then by sequence length.
+    """Writes all rows to a file, one JSON object per line: by split, then by sequence length.
 
     Returns:
       The number of lines.
@@ -86,7 +86,7 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer, classes: Sequence[st
     is_next
     masked: 3 sat
 
-    With `mask_units`, the units of masking follow; `classes` are those with a weight:
+    With `mask_units`, the masking units follow; `classes` are the phrase classes with a weight:
 
     units: the | black cat (phrase) | sat | in | New York (place)
 
@@ -129,7 +129,7 @@ def describe(example: dict[str, Any], tokenizer: Tokenizer, classes: Sequence[st
 
 
 def _units(example: dict[str, Any], tokenizer: Tokenizer, kinds: Sequence[str]) -> Iterator[str]:
-    """Yields the text of each unit, with the name of its kind; `kinds` are by number."""
+    """Yields the text of each unit, with the name of its kind; `kinds` lists them by number."""
     ids, numbers = [], []
     for id, number in zip(example["input_ids"], example["mask_units"], strict=True):
         if id in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.pad_id):
@@ -178,7 +178,7 @@ def summarize(manifest: Manifest) -> str:
 
 
 def _describe_units(units: dict[str, Any]) -> str:
-    """Returns the statistics of the units of masking: "9 units, 2 phrases (person 2) ..."."""
+    """Returns the statistics of the masking units: "9 units, 2 phrases (person 2) ..."."""
     classes = [f"{name or 'no class'} {n:,}" for name, n in units["phrases_by_class"].items() if n]
     text = f"{units['units']:,} units, {units['phrases']:,} phrases"
     text += f" ({', '.join(classes)})" if classes else ""

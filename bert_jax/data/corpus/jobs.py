@@ -1,7 +1,7 @@
 """The jobs of data preparation: each turns files into a file or folder, in one process.
 
-Each kind of job is a method of `Jobs`. A job writes `path` last, complete or not at all, so that
-`path` says whether the job is done. It returns the bytes of text that it read, or 0.
+Each kind of job is a method of `Jobs`. A job writes `path` last, complete or not at all, so
+`path` exists only if the job is done. It returns the bytes of text that it read, or 0.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from bert_jax.text.tokenization import Tokenizer
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.text.vocabulary import count_words
 
-# By data.segments: the records of examples, and the special tokens of an example
+# Keyed by data.segments: the records of examples, and the number of special tokens of an example
 # ([CLS] A [SEP] B [SEP] and [CLS] A [SEP]; running text has none).
 _DTYPES = {"pairs": PAIR, "full_sentences": RUN, "running_text": RUNNING, "stream": STREAM_ROW}
 _NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
@@ -37,7 +37,7 @@ _NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
 
 @dataclasses.dataclass(frozen=True)
 class Jobs:
-    """The jobs of one preparation, and where their files are; sent to the processes that do them.
+    """The jobs of one preparation, and where their files are; sent to the worker processes.
 
     Attributes:
       config: configuration of the data.
@@ -154,7 +154,7 @@ class Jobs:
     def sample_static(self, path: str, split: str, length: int) -> int:
         """Samples the instances of a split with their masks, as the released program does.
 
-        One random stream goes through the whole split, so that it cannot be divided.
+        One random stream goes through the whole split, so it cannot be divided.
         """
         config, tokenizer = self.config, self.tokenizer
         is_continuation = tokenizer.is_continuation if config.masking == "whole_word" else None

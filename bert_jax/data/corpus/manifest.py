@@ -1,7 +1,7 @@
 """manifest.json: the contents of a folder of prepared data, with checksums.
 
-It is written last: a folder with a manifest is complete. It has the settings and the fingerprint of
-the text, and the size and SHA-256 of every file; manifest.json.sha256 has its own SHA-256, as
+It is written last: a folder with a manifest is complete. It holds the settings, the fingerprint of
+the text, and the size and SHA-256 of every file; manifest.json.sha256 holds its own SHA-256, as
 sha256sum writes it. Equal settings and text give the same bytes, with any number of processes.
 """
 
@@ -25,7 +25,7 @@ from bert_jax.text.tokenizers import load_tokenizer
 
 NAME = "manifest.json"
 _SEAL = ".sha256"
-# Raised when the meaning of a stored byte changes.
+# Incremented when the meaning of a stored byte changes.
 VERSION = 1
 
 
@@ -36,9 +36,9 @@ class Manifest:
     `content` is the JSON: `version`, `settings`, `source` (its fingerprint), `tokenizer`, `corpus`
     (counts of the text), `lexicon` (counts of its phrases, if there is one), `formats` (sequence
     length -> RowFormat, or StreamFormat of streams) and `splits` (split -> documents, tokens and,
-    by sequence length, files and statistics; of running text and streams also `text`, see
-    documents.text_counts) and `words` (split -> runs of characters between white space; data that
-    were prepared before they were counted have none).
+    by sequence length, files and statistics; for running text and streams also `text`, see
+    documents.text_counts) and `words` (split -> runs of characters between white space; absent
+    from data prepared before they were counted).
     """
 
     folder: str
@@ -77,7 +77,7 @@ class Manifest:
 
     @property
     def fingerprint(self) -> str:
-        """The SHA-256 of the content but `words`; equal for equal data."""
+        """The SHA-256 of the content without `words`; equal for equal data."""
         content = {name: value for name, value in self.content.items() if name != "words"}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -98,11 +98,11 @@ class Manifest:
 
     @property
     def words(self) -> dict[str, int]:
-        """Split -> words of its text; {} for data that were prepared before they were counted."""
+        """Split -> words of its text; {} for data prepared before they were counted."""
         return self.content.get("words", {})
 
     def words_per_epoch(self, split: str) -> int:
-        """Returns the words that all rows of a split are made from; 0: they were not counted.
+        """Returns the number of words that a split's rows are made from; 0: not counted.
 
         Rows of pairs are made from each training document `data.dupe_factor` times.
         """
@@ -136,7 +136,7 @@ class Manifest:
         return tokenizer
 
     def rows(self, split: str, sequence_length: int) -> ShardRows:
-        """Opens the rows of one split at one sequence length, after a check of the files' sizes.
+        """Opens the rows of one split at one sequence length, after checking the files' sizes.
 
         Raises:
           UserError: there are no such rows, or a file is missing or has the wrong size.

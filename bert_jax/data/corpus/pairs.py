@@ -1,13 +1,13 @@
 """Cuts documents into examples: pairs of segments (A, B), full sentences, or running text.
 
-An example is one or two spans of the token store, so that cutting needs the lengths of sentences
-only, never a token.
+An example is one or two spans of the token store, so cutting needs only the lengths of
+sentences, never their tokens.
 
 Pairs are for next sentence prediction: Devlin et al. 2019, section 3.1 and appendix A.2, as
 google-research/bert's `create_pretraining_data.py` (commit eedf571) does it. A segment is a run of
 whole sentences of one document.
 
-Running text is that of GPT, which was trained on contiguous sequences of 512 tokens (Radford et al.
+Running text is as for GPT, which was trained on contiguous sequences of 512 tokens (Radford et al.
 2018, section 4.1), without regard to the boundaries of sentences and without special tokens around
 a sequence. A separator between documents is added here, since documents may be short: it tells the
 model that the text before is over, and its probability is that of the end of a document.
@@ -42,7 +42,7 @@ class Pair(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Tokens one after the other, with a separator between documents (documents.Documents.run)."""
+    """Consecutive tokens, with a separator between documents (documents.Documents.run)."""
 
     # The number of the document that it begins in, and where in the token store.
     document: int
@@ -67,7 +67,7 @@ def _dtype(fields: tuple[str, ...], kinds: str) -> np.dtype:
     return np.dtype(list(zip(fields, kinds.split(), strict=True)))
 
 
-# Each of them as a record of a file.
+# Their dtypes as records of a file.
 PAIR = _dtype(Pair._fields, "<u8 <u2 <u8 <u2 ? <u4")
 RUN = _dtype(Run._fields, "<u8 <u8 <u2")
 RUNNING = _dtype(RunningText._fields, "<u8 <u8 <u2 ?")
@@ -83,14 +83,14 @@ def sample_pairs(
 ) -> Iterator[Pair]:
     """Cuts a document into pairs, from its first sentence to its last.
 
-    The random numbers are drawn in the order of the released program, and those of a pair when the
-    generator advances, so that what the caller draws in between is in the same stream.
+    Random numbers are drawn in the order of the released program, those of a pair when the
+    generator advances, so the caller can draw from the same stream in between.
 
     Args:
       documents: two or more; random next sentences come from any of them.
       document: number of the document to cut.
       rng: the stream of random numbers.
-      max_num_tokens: most tokens of A and B together.
+      max_num_tokens: maximum number of tokens of A and B together.
       short_seq_prob: probability that the document is cut to a shorter length, uniformly drawn.
       max_tries: how often a document is drawn for a random next sentence. If all draws give this
         document, it is used, with the label of a random next sentence.
@@ -129,7 +129,7 @@ def _random_span(
         if other != document:
             break
     first = rng.randint(0, documents.num_sentences(other) - 1)
-    # A sentence has at least one token, so that `target` sentences are enough.
+    # A sentence has at least one token, so `target` sentences are enough.
     starts = documents.starts(other, first, max(1, target))
     last = min(bisect_left(starts, starts[0] + target, 1), len(starts) - 1)
     return starts[0], starts[last]
@@ -186,7 +186,7 @@ def full_sentences(
     after a separator. Nothing is random and no text is lost: a sentence of more than
     `max_num_tokens` is continued in the next run. Each unit begins a new run.
     """
-    document = start = length = 0  # of the run that grows
+    document = start = length = 0  # of the current run
     for number in range(*unit):
         starts = documents.starts(number)
         for begin, end in pairwise(starts):
@@ -211,7 +211,7 @@ def running_text(
 
     The stream is a separator, the first document, a separator, the second document, ..., and a
     separator at the end; it is cut wherever a row is full. The last token of a row is also the
-    first of the next, so that a model which predicts each token of a row but the first one predicts
+    first of the next, so a model that predicts each token of a row except the first one predicts
     every token of the documents, and the separator after each of them, exactly once. Only the last
     row of a unit may be shorter, with at least two tokens. Nothing is random.
     """

@@ -3,14 +3,14 @@
     vocabulary    words of the text -> vocab.txt or vocab.model (or a copy of a given one)
     tokenize      chunks of the source -> token ids on disk (documents.py), split by hash
     pairs         documents -> spans of A and B, of full sentences, of running text, or of a
-                  stream (static: with masks; one process a length then, as for a stream)
+                  stream (static: with masks; then one process per length, as for a stream)
     packing       examples -> rows of several, if data.max_examples_per_row is above 1
     shards        rows -> ArrayRecord files (shards.py)
 
 `prepare_stages` shows the stages in order. The jobs of a stage (jobs.py) are spread over processes,
 or run by an engine on many machines (files/beam.py). Each writes a file or folder in `unfinished`,
-and finished jobs are not repeated. This program does what needs all jobs of a stage, which is
-joining files; at the end it writes the manifest and removes `unfinished`.
+and finished jobs are not repeated. This program does what needs all jobs of a stage, that
+is, joins files; at the end it writes the manifest and removes `unfinished`.
 
 The result depends on the text and the settings only, not on who does the work.
 """
@@ -44,7 +44,7 @@ from bert_jax.text.sources import make_source
 TRAIN, VALIDATION = "train", "validation"
 # Fields with the other texts of a run; their data are in folders of these names.
 _HELD_OUT, _GENERAL = "held_out", "general"
-# What a text of its own does not have.
+# Fields that do not apply to these texts.
 _ALONE: dict[str, Any] = {"held_out": "", "general": "", "replay": 0.0, "extra_tokens": ""}
 _ALONE |= {"validation_share": 0.0, "max_words": 0}
 
@@ -58,17 +58,17 @@ def prepare(
 ) -> Manifest:
     """Prepares data in `data_dir`, or uses the data that it has.
 
-    Of several programs on one file system, one does the work and the others wait.
+    If several programs on one file system prepare the same data, one works and the others wait.
 
     Args:
       config: configuration of the data.
       data_dir: the folder for the data.
       num_processes: number of worker processes; 0: one for each core.
-      log: takes lines of progress.
+      log: called with lines about progress.
       beam: does the work instead of processes of this program; its workers share `data_dir`.
 
     Raises:
-      UserError: the text, the vocabulary or a setting is invalid; the folder has data of other
+      UserError: the text, the vocabulary or a setting is invalid; the folder has data with other
         settings; the disk is full, a process died, or the engine gave up. Finished parts of the
         work are kept.
     """
@@ -115,7 +115,7 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
     stages.make_vocabulary(work)
     stages.copy_lexicon(work)
 
-    # ---- tokenize: text -> token store, of which each split has some documents
+    # ---- tokenize: text -> token store, whose documents are divided into splits
 
     stages.tokenize(work)
     splits, num_duplicates = split_documents(jobs.corpus, jobs.config.validation_share)

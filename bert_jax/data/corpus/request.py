@@ -184,7 +184,7 @@ def check_max_words(config: DataConfig, words: Mapping[str, int]) -> None:
 
 @contextlib.contextmanager
 def lock(data_dir: str, log: Log) -> Iterator[None]:
-    """Locks the folder until the block ends, once no other process prepares data in it."""
+    """Waits until no other process prepares data in the folder; locks it until the block ends."""
     with open(os.path.join(data_dir, ".lock"), "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -12,7 +12,7 @@ _LENGTH_BINS = 16
 
 
 class RowCounts:
-    """Sums over the rows of one or several shards."""
+    """Sums over the rows of one or more shards."""
 
     def __init__(self, vocab_size: int):
         self.sums: Counter[str] = Counter()
@@ -59,16 +59,16 @@ class RowCounts:
     ) -> dict[str, Any]:
         """Returns means and fractions.
 
-        `unigram_entropy`, in nats, is that of all tokens that can be predicted: the loss of a model
+        `unigram_entropy`, in nats, is over all tokens that can be predicted: the loss of a model
         that knows only their frequencies. The fraction of `most_frequent_token` is the accuracy of
         a model that always predicts it.
 
-        Means of A and B, and the shares of pairs, are those of examples; where rows have several,
-        there is also their number, `examples`.
+        Means of A and B, and the shares of pairs, are over examples; if rows have several, their
+        number, `examples`, is also returned.
 
-        With phrases as units of masking, `mask_units` has the number of `units` and of `phrases`,
+        With phrases as masking units, `mask_units` has the number of `units` and of `phrases`,
         `phrases_by_class`, and the share of phrases' tokens in all that can be masked; for static
-        masks also the shares of these tokens, of phrases' tokens and of phrases that are masked.
+        masks also the masked shares of these tokens, of phrases' tokens and of phrases.
 
         `lengths` are the numbers of `rows` of 1 to `width` tokens, of `width` + 1 to 2 `width`, ...
 
@@ -115,7 +115,7 @@ class RowCounts:
 
 
 def _describe_units(sums: Counter[str]) -> dict[str, Any]:
-    """Returns the statistics of the units of masking; a share of nothing is 0."""
+    """Returns the statistics of the masking units; a share of nothing is 0."""
 
     def share(part: str, whole: str) -> float:
         return sums[part] / max(sums[whole], 1)

@@ -72,7 +72,7 @@ class Records:
         return np.memmap(self.path, self.dtype, "r")
 
     def blocks(self, rows: range) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yields (records, uint8[rows] records of each row) of blocks of rows."""
+        """Yields (records, uint8[rows] records per row) for each block of rows."""
         sizes, start = np.ones(len(rows), np.uint8), rows.start
         if self.sizes:
             sizes = np.fromfile(self.sizes, np.uint8, len(rows), offset=rows.start)
@@ -124,7 +124,7 @@ def write_shard(
       rows: the rows to write.
       form: format of the rows.
       path: the file to write.
-      matcher: finds the phrases that are units of masking, if they are.
+      matcher: finds the phrases that are masked as units, if any.
 
     Returns:
       JSON: `name rows bytes sha256` of the file, and the `counts` of its rows.
@@ -259,7 +259,7 @@ class ShardRows:
         return self._length
 
     def cache_blocks(self, count: int) -> None:
-        """Keeps the `count` blocks that were read last in memory."""
+        """Keeps the `count` most recently read blocks in memory."""
         self._block = functools.lru_cache(count)(self._load)
 
     def read(self, indices: np.ndarray) -> Batch:

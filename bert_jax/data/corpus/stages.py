@@ -1,6 +1,6 @@
 """The stages of data preparation, in the order in which prepare.py calls them.
 
-Each has the jobs of its stage done (jobs.py), and does what needs all of them.
+Each runs the jobs of its stage (jobs.py), then does what needs all of them.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class Work:
     Attributes:
       jobs: the jobs, and what is prepared.
       workers: processes that do the jobs, here or elsewhere.
-      log: takes lines of progress.
+      log: called with lines about progress.
     """
 
     jobs: Jobs
@@ -49,7 +49,7 @@ class Work:
     def do(
         self, stage: str, job: Callable[..., int], arguments: Mapping[str, tuple[Any, ...]]
     ) -> None:
-        """Does the jobs that are not done.
+        """Runs the jobs that are not done yet.
 
         Args:
           stage: the name of the stage in the log.
@@ -124,7 +124,7 @@ def _counted_words(work: Work, kind: str) -> Iterator[WordCounts]:
         os.remove(counted)
 
 
-# Counts of a vocabulary that was trained, and the words that were added to a given one.
+# Counts of a trained vocabulary, and the words that were added to a given one.
 _TRAINED, _EXTENDED = "vocabulary.json", "extra_tokens.json"
 
 
@@ -194,7 +194,7 @@ def count_split_words(work: Work, splits: Mapping[str, Split]) -> dict[str, int]
 
 
 def sample(work: Work, splits: Mapping[str, Split], keys: Sequence[Key]) -> None:
-    """Writes the examples of each split and sequence length, if they are not there."""
+    """Writes the examples of each split and sequence length, unless they exist."""
     jobs = work.jobs
     paths = {key: jobs.examples(*key).path for key in keys}
     missing = {path: key for key, path in paths.items() if not os.path.exists(path)}
@@ -243,7 +243,7 @@ def write_shards(work: Work, keys: Sequence[Key]) -> dict[Key, list[str]]:
     """Writes the shards.
 
     Returns:
-      The files of JSON about the shards of each split and sequence length (`shards.write_shard`).
+      The JSON files about the shards of each split and sequence length (`shards.write_shard`).
     """
     jobs, found, writing = work.jobs, {}, {}
     for split, length in keys:

@@ -4,7 +4,7 @@ google-research/bert's `create_pretraining_data.py` (commit eedf571) draws all i
 from one `random.Random(seed)`: the order of the documents, then for each pair its segments and its
 masks, and last the order of the instances. The same text, vocabulary and seed give the same
 instances in the same order here. That program holds all of them in memory; here they are records of
-one size on disk, and only the two orders are in memory, 8 bytes a document and an instance.
+fixed size on disk, and only the two orders are in memory, 8 bytes per document and per instance.
 
 Other shares of [MASK], and phrases as units, generalize the procedure (`draw_masks`).
 """
@@ -40,7 +40,7 @@ class StaticMasking:
     is_continuation: np.ndarray | None
     # Finds phrases, which are masked as units, and their weights; `is_continuation` is None then.
     matcher: PhraseMatcher | None = None
-    # Of the chosen tokens: what becomes [MASK], stays, and becomes a random word.
+    # Shares of the chosen tokens that become [MASK], stay, and become a random word.
     mask_share: float = 0.8
     keep_share: float = 0.1
     random_share: float = 0.1
@@ -102,9 +102,9 @@ def draw_masks(
     """Chooses the tokens of `[CLS] A [SEP] B [SEP]` to predict, and their replacements.
 
     The released program puts the words in random order and masks those that still fit. With
-    weights, the order is that of -log(1 - u) / weight, u being drawn for each word from left to
-    right: so each next word is drawn with probability proportional to its weight among those that
-    are left (exponential race). A weight of 0 is never masked.
+    weights, they are ordered by -log(1 - u) / weight, where u is drawn for each word from left to
+    right. Each next word is thus drawn with probability proportional to its weight among those
+    that are left (exponential race). A word of weight 0 is never masked.
 
     Args:
       a_length: tokens of A.

@@ -9,12 +9,12 @@ backward direction has the same sentence in the same slots, from its last word t
     reverse_ids    </S>  w2   w1    | </S>  w1
     previous_ids   w2    w1   <S>   | w1    <S>       what precedes it in the text
 
-Row r has the slots r * L to (r + 1) * L - 1, wherever sentences begin and end, so that the state
+Row r has the slots r * L to (r + 1) * L - 1, wherever sentences begin and end, so the state
 after row r is the state before row r + 1. Only the last row of a split has padding. Documents are
-in an order drawn by `data.seed`, sentences in the order of their document.
+in an order drawn with `data.seed`, sentences in the order of their document.
 
 A block of rows is the ids of its slots and of the slot after it, in both directions: a target is
-the next input, but at the end of a sentence, where the next input begins another one.
+the next input, except at the end of a sentence, where the next input begins another one.
 """
 
 import dataclasses
@@ -68,12 +68,12 @@ class StreamFormat:
     cls_id: int
     sep_id: int
     unk_id: int
-    # Of the ids from 0 on, how many are predicted; the others are the unknown word as targets.
+    # How many ids, from 0 on, are predicted; as targets, the others become the unknown word.
     num_words: int
 
     # Whether row r continues row r - 1.
     is_stream: ClassVar[bool] = True
-    # What stands for a row of padding: no slots.
+    # The arrays of a padding row: no slots.
     padding: ClassVar[tuple[np.ndarray, ...]] = (np.empty(0, np.uint16),) * 2
     # Ids that are never predicted: none, since the end of a sentence is.
     unpredicted: ClassVar[tuple[int, ...]] = ()
@@ -160,7 +160,7 @@ def write_order(source: str, path: str, key: str) -> None:
 
 
 def write_rows(documents: str, sequence_length: int, path: str) -> None:
-    """Writes the places where the rows of a stream begin, STREAM_ROWs.
+    """Writes where the rows of a stream begin, as STREAM_ROWs.
 
     Args:
       documents: a file of DOCUMENTs, in the order of the stream.
@@ -196,12 +196,12 @@ def _slots(documents: np.ndarray) -> np.ndarray:
 def make_block(
     documents: Documents, items: np.ndarray, form: StreamFormat, counts: RowCounts
 ) -> StreamBlock:
-    """Returns consecutive rows as a block, and counts their targets of the forward direction.
+    """Returns consecutive rows as a block, and counts their targets in the forward direction.
 
     Args:
       documents: the token store, in the order of the stream.
       items: STREAM_ROW[rows].
-      form: form of the rows.
+      form: format of the rows.
       counts: counts of a shard.
     """
     document, slot = int(items["document"][0]), int(items["slot"][0])

@@ -1,14 +1,14 @@
 """Which rows each batch has: a pure function of (seed, number), without state or devices.
 
-By length: a batch is padded to the first of a few bucket lengths that its longest row fits in, so
-that short batches have little padding and only a few shapes are compiled. Each epoch shuffles all
-rows, sorts them by bucket, cuts them into batches and shuffles these.
+Length bucketing: a batch is padded to the first of a few bucket lengths that its longest row fits
+in, so that short batches have little padding and only a few shapes are compiled. Each epoch
+shuffles all rows, sorts them by bucket, cuts them into batches and shuffles these.
 
 Packed: several rows share a row of the batch, without attending to each other. They are packed once
 (data/packing.py), so that all epochs have the same number of steps; each epoch shuffles the packed
 rows.
 
-Each row is used exactly once an epoch; with a `RowSampler`, some rows of each example are.
+Each row is used exactly once an epoch; with a `RowSampler`, only some rows of each example are.
 """
 
 import functools
@@ -21,7 +21,7 @@ from bert_jax.data.packing import pack_rows
 from bert_jax.data.permutation import permute
 from bert_jax.files.errors import UserError
 
-# Bucket lengths where none were chosen for the rows.
+# Bucket lengths if none were chosen for the rows.
 GENERAL_LENGTHS = (16, 32, 48, 64, 96, 128, 192, 256, 384)
 # Chosen lengths are multiples of this.
 _MULTIPLE = 8
@@ -36,8 +36,8 @@ def choose_lengths(lengths: np.ndarray, max_buckets: int) -> tuple[int, ...]:
     """Returns the bucket lengths with the least padding, ascending.
 
     They are multiples of 8; each row is padded to the first that it fits in. The optimum is exact,
-    by dynamic programming over the distinct lengths. Among several optima it takes the one with the
-    shortest lengths, compared from the last but one down to the first.
+    by dynamic programming over the distinct lengths. Among several optima, the one with the
+    shortest lengths is taken, compared from the last but one down to the first.
 
     Args:
       lengths: int[rows], tokens of each row.
@@ -73,7 +73,7 @@ class BucketedLoader:
       seed: determines the order.
       bucket_lengths: lengths that batches are padded to, ascending.
       by_tokens: whether the number of rows of a batch depends on the length, so that all batches
-        have about the positions of `batch_size` rows of mean length; otherwise it is `batch_size`.
+        have about as many positions as `batch_size` rows of mean length; else it is `batch_size`.
 
     Raises:
       UserError: there are no rows, or one is longer than the last bucket.
@@ -118,7 +118,7 @@ class BucketedLoader:
     def batch(self, number: int) -> tuple[np.ndarray, int]:
         """Returns int64[rows], the rows of a batch, and the length to pad them to.
 
-        One batch of an epoch may not be full: the number -1 is a row of padding.
+        One batch of an epoch may not be full: the number -1 is a padding row.
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         order, shuffled = self._epoch(epoch)
@@ -134,10 +134,11 @@ class BucketedLoader:
 
 
 class RowSampler:
-    """Some rows of each example in each epoch, such as some windows of each long text.
+    """Picks some rows of each example in each epoch, such as some windows of each long text.
 
     A loader then makes batches of places instead of rows: an example with n rows has min(n,
-    `max_rows`) places, which have other rows of it in each epoch. So all epochs have equal batches.
+    `max_rows`) places, which hold different rows of it in each epoch. All epochs thus have batches
+    of the same shapes.
 
     Args:
       example: int[rows], the example of each row, ascending.
@@ -159,11 +160,11 @@ class RowSampler:
         self._epoch = functools.lru_cache(2)(self._make_epoch)
 
     def rows(self, places: np.ndarray, epoch: int) -> np.ndarray:
-        """Returns the rows at int64[...] places in an epoch; -1, no place, stays."""
+        """Returns the rows at int64[...] places in an epoch; -1 (no place) stays -1."""
         return np.where(places >= 0, self._epoch(epoch)[places], -1)
 
     def _make_epoch(self, epoch: int) -> np.ndarray:
-        """Returns int64[places], the first rows of each example in a random order of all rows."""
+        """Returns int64[places], each example's first rows in a random order of all rows."""
         order = _shuffled(len(self._example), f"sample {self._seed} {epoch}")
         return order[np.argsort(self._example[order], kind="stable")][self._is_taken]
 
@@ -190,7 +191,7 @@ class PackedLoader:
         self._row_length = row_length
         order = _shuffled(len(lengths), f"pack {seed}")
         packed = pack_rows(np.asarray(lengths)[order], row_length, max_examples)
-        self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, most]
+        self._examples = np.where(packed >= 0, order[packed], -1)  # int64[packed rows, N]
         self.fill = float(np.sum(lengths) / (len(packed) * row_length))
         self.rows = max(1, round(batch_size * len(packed) / len(lengths)))
         self._epoch = functools.lru_cache(2)(
@@ -204,7 +205,7 @@ class PackedLoader:
     def batch(self, number: int) -> tuple[np.ndarray, int]:
         """Returns int64[rows, max_examples], the examples of each row, and the length of rows.
 
-        The number -1 is no example; one batch of an epoch may have rows without examples.
+        The number -1 stands for no example; one batch of an epoch may have rows without examples.
         """
         epoch, place = divmod(number, self.batches_per_epoch)
         chosen = self._epoch(epoch)[place * self.rows : (place + 1) * self.rows]

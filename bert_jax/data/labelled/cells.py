@@ -1,4 +1,4 @@
-"""Values in cells of tables that are more than a text: numbers of any country, lists, nothing."""
+"""Table cells that are not plain text: numbers in any country's notation, lists, missing values."""
 
 import math
 import re
@@ -9,27 +9,27 @@ from typing import Any
 _LIST = re.compile(r"\s*\[(.*)\]\s*", re.DOTALL)
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""", re.DOTALL)
 _TRUTH = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
-# What stands for a number that is not known.
+# Texts that stand for an unknown number.
 _NO_NUMBERS = ("na", "n/a", "null", "none", "-", "?")
-# A column of labels repeats them: distinct values for each row.
+# A column of labels repeats them: maximum number of distinct values per row.
 _MAX_DISTINCT = 0.5
-# Share of the numbers from the lowest to the highest that those of classes have at least.
+# Numbers of classes use at least this share of the numbers from the lowest to the highest.
 _MIN_NUMBERED = 0.8
 
 
 def is_missing(value: Any) -> bool:
-    """Returns whether a value of a row is no text and no label: None, NaN or blank."""
+    """Returns whether a value of a row is neither text nor label: None, NaN or blank."""
     if isinstance(value, str):
         return not value.strip()
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def is_missing_label(value: Any, is_number: bool = False) -> bool:
-    """Returns whether a value is no label; "nan", which programs write for None, is none either.
+    """Returns whether a value is not a label; "nan", which programs write for None, is not either.
 
     Args:
       value: the value.
-      is_number: whether labels are numbers, for which "NA", "null", "-" and the like stand too.
+      is_number: whether labels are numbers; then "NA", "null", "-" and the like are not labels.
     """
     if is_missing(value):
         return True
@@ -46,12 +46,12 @@ def number_of(text: str) -> float:
 
 
 def is_number(text: str) -> bool:
-    """Returns whether a text is a number; NaN is none."""
+    """Returns whether a text is a number; NaN is not."""
     return not math.isnan(number_of(text))
 
 
 def plain_number(text: str, decimal: str) -> str:
-    """Returns a number as Python writes it, if a text is one with this decimal mark.
+    """Returns a number as Python writes it, if a text is a number with this decimal mark.
 
     >>> plain_number("1.234,5", decimal=","), plain_number("1,234", decimal=".")
     ('1234.5', '1234')
@@ -66,14 +66,14 @@ def plain_number(text: str, decimal: str) -> str:
 def decimal_marks(texts: Collection[str]) -> list[str]:
     """Returns the decimal marks with which all texts are numbers.
 
-    Without a comma in any of them, a comma is none.
+    If no text has a comma, a comma is not among them.
     """
     marks = ".," if any("," in text for text in texts) else "."
     return [m for m in marks if all(is_number(plain_number(text, m)) for text in texts)]
 
 
 def repeats(distinct: Collection[str], rows: int) -> bool:
-    """Returns whether a column with these values repeats them, as one of labels does."""
+    """Returns whether a column with these values repeats them, as a column of labels does."""
     return len(distinct) <= max(2, _MAX_DISTINCT * rows)
 
 
@@ -105,5 +105,5 @@ def parse_list(text: str) -> list[str]:
 
 
 def truth(value: Any) -> bool | None:
-    """Returns the truth of 1, 0, true, false and their texts; None: it is something else."""
+    """Returns the truth value of 1, 0, true, false or their texts; None for anything else."""
     return _TRUTH.get(str(value).strip().lower())

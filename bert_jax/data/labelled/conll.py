@@ -1,10 +1,11 @@
 """Reads sentences of words with tags: CoNLL's columns, tables, JSON lines, datasets, plain text.
 
-Objects and rows have a list of words and one of tags, which may be texts, or a text and its
-entities as characters of it (bert_jax.data.labelled.entity_spans); or each row has a word, its tag,
-and its sentence in a further column, which may be empty but in the first row of a sentence.
+Objects and rows have a list of words and a list of tags, which may be texts, or a text and its
+entities as character spans (bert_jax.data.labelled.entity_spans); or each row has a word, its tag,
+and its sentence in a further column, which may be empty except in the first row of a sentence.
 
-A CoNLL file has a word a line, its tag in the last column, and a blank line after each sentence.
+A CoNLL file has one word per line, its tag in the last column, and a blank line after each
+sentence.
 Columns are separated by tabs or, in a line without one, by spaces. A line that starts with
 -DOCSTART- begins a document; in a file without such lines, each sentence is a document. Counts,
 besides those of bert_jax.data.labelled.reading and bert_jax.data.labelled.tags:
@@ -42,9 +43,9 @@ from bert_jax.data.labelled.tags import TagReader, is_typed_tag
 from bert_jax.files.errors import UserError
 
 _DOCUMENT = "-DOCSTART-"
-# CoNLL-U has ten columns, the first one the number of the word; "1-2" and "1.1" number no words.
+# CoNLL-U has ten columns, the first the number of the word; "1-2" and "1.1" do not number words.
 _CONLL_U, _NO_WORD = 10, re.compile(r"\d+[-.]\d+")
-# Share of the words with a number in a file that numbers them; Weibo's has some without.
+# Minimum share of numbered words in a file that numbers them; Weibo's has some without a number.
 _NEARLY_ALL = 0.9
 _NUMBERED = re.compile(r"\A(.)([0-9]{1,2})\Z", re.DOTALL)
 
@@ -75,7 +76,7 @@ def read_tagged(
       plain: tags are not entities, and are not converted.
       strip_numbers: remove the number of each word, if nearly all have one.
       by_character: whether each character of a text is a word.
-      sentence: the column of a table with a word a row that tells sentences apart.
+      sentence: in a table with one word per row, the column that tells sentences apart.
 
     Raises:
       UserError: naming the line, for a malformed sentence; or there are no sentences.
@@ -116,7 +117,7 @@ def read_tagged(
 
 
 def _count_numbers(words: Sequence[str]) -> int:
-    """Counts characters with their place in a word, 0 or one more than that before: a0 b1 c0."""
+    """Counts characters followed by their place in a word, 0 or the previous plus 1: a0 b1 c0."""
     count, before = 0, -1
     for word in words:
         match = _NUMBERED.fullmatch(word)
@@ -133,7 +134,7 @@ def _is_word_table(path: str, words: str) -> bool:
 
 
 def _has_word_rows(source: str, words: str, sentence: str) -> bool:
-    """Returns whether a table has a word a row, and the sentence in a further column."""
+    """Returns whether a table has one word per row, and the sentence in a further column."""
     _, row = next(read_rows(source, Counter()), ("", {}))
     word = row.get(words)
     return sentence in row and isinstance(word, str) and not is_list_text(word)
@@ -205,8 +206,8 @@ def is_document(line: str) -> bool:
 def is_comment(line: str, width: int, at_start: bool = True) -> bool:
     """Returns whether a line of a CoNLL file with `width` columns is a comment.
 
-    "#" is a word too: of a comment the columns are others, or it is a KEY = VALUE where a sentence
-    begins (`at_start`).
+    "#" can be a word too: a comment has a different number of columns, or it is a KEY = VALUE where
+    a sentence begins (`at_start`).
     """
     if not line.startswith("#"):
         return False
@@ -249,7 +250,7 @@ def _read_objects(
 def _read_word_rows(
     rows: Iterable[tuple[str, Row]], reader: TagReader | None, words: str, tags: str, sentence: str
 ) -> Iterator[_Sentence]:
-    """Yields the sentences of rows with a word; an empty `sentence` is that of the row before."""
+    """Yields sentences of rows with one word each; an empty `sentence` repeats the row before."""
 
     def finished() -> _Sentence:
         raw_tags = [tag for _, _, tag in block]
@@ -278,7 +279,7 @@ def are_tags(value: Any) -> bool:
 
 
 def elements(value: Any) -> list[Any]:
-    """Returns the elements of a list, of one that is written as text, or the words of a text."""
+    """Returns the elements of a list, also one written as text, or else the words of a text."""
     if isinstance(value, list):
         return value
     return parse_list(value) if is_list_text(value) else str(value).split()

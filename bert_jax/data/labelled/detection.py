@@ -3,7 +3,7 @@
     JSON with question and context, or SQuAD's nesting      span
     JSON with a list of words and a list of tags            tagging
     JSON with a text and its entities as characters         tagging
-    a word and its tag a line, blank lines between          tagging
+    a word and its tag per line, blank lines between        tagging
     columns or fields ending0, ending1, ..., or endings     multiple_choice
     columns or fields anchor and positive                   embedding
     two columns query and document, question and answer     embedding
@@ -61,7 +61,7 @@ _MAX_ROWS = 1000
 
 # Tasks on pairs of texts that belong together.
 _PAIRS = ("embedding", "splade", "colbert", "cross_encoder")
-# Those whose pairs may have scores: fields that go with them.
+# Tasks whose pairs may have scores -> fields that are then set.
 _SCORED: dict[str, dict[str, Any]] = {"embedding": {"task.loss": "cosent"}, "cross_encoder": {}}
 TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", *_PAIRS)
 
@@ -75,7 +75,7 @@ def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
       task: one of TASKS; "": any.
 
     Raises:
-      UserError: the file cannot be read, or is none of the forms above; the message says which
+      UserError: the file cannot be read, or has none of the forms above; the message says which
         field decides.
     """
     if task and task not in TASKS:
@@ -217,7 +217,7 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
     negative = known(_NEGATIVES, table.columns)
     label = table.named("label", () if negative is not None else _SCORES)
     scores = table.columns.get(parse_column(str(label)), [""]) if label else ()
-    # Equal scores have no order to learn: the pairs belong together, all alike.
+    # Equal scores have no order to learn: all pairs belong together equally.
     is_scored = _are_numbers(scores) and ("task.label" in table.given or len(set(scores)) > 1)
     if is_scored and task in _SCORED:
         fields |= {"task.label": str(label), "metrics": ("spearman", "pearson"), **_SCORED[task]}

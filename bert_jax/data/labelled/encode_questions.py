@@ -1,8 +1,8 @@
 """Encodes questions with their contexts: [CLS] question [SEP] a window of the context [SEP].
 
 As in `run_squad.py`, windows of a context begin a stride apart, an answer that is not entirely in a
-window is absent there (position 0, [CLS]), and a token of several windows counts in the one where
-it has most context. Answers are mapped to tokens by characters.
+window is absent there (position 0, [CLS]), and a token in several windows counts in the one where
+it has the most context. Answers are mapped to tokens by characters.
 """
 
 from array import array

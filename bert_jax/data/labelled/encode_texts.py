@@ -1,6 +1,6 @@
-"""Encodes texts and pairs, a row each or one for each window; a sequence each of others.
+"""Encodes texts and pairs, one row each or one per window, and examples of several sequences.
 
-These are the endings of a context, and texts to embed.
+The latter are contexts with endings, and texts to embed: one sequence per ending or text.
 
 Texts are for classification, multi-label classification and regression. The sequences of an example
 with endings, [CLS] context [SEP] start ending [SEP], are scored together (paper, section 4.4).
@@ -132,7 +132,7 @@ def encode_separately(
       float32[rows], 0 where there is none; and `weights`, float32[rows] of 1.
 
     Raises:
-      UserError: naming the place, for a score that is no finite number; there are no examples.
+      UserError: naming the place, if a score is not a finite number; or there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
     numbers: dict[str, int] = {}
@@ -179,7 +179,7 @@ def encode_choices(
       gold label.
 
     Raises:
-      UserError: naming the place, for fewer than two endings; there are no examples.
+      UserError: naming the place, for fewer than two endings; or there are no examples.
     """
     writer = SequenceWriter(tokenizer, max_sequence_length)
     starts, labels, weights = array("q", [0]), array("i"), array("f")

@@ -1,11 +1,10 @@
-"""Encodes sentences of words for tagging: a word is predicted at its first piece, or at all.
+"""Encodes sentences of words for tagging: a word is predicted at its first or all of its pieces.
 
 A sentence that does not fit in a row is covered by overlapping windows, and each of its words is
-predicted in the one where it has most context (`max_context_windows`); predictions may also take
-the mean over all windows that show a word (`words_of`). With document
-context (paper, section 5.3: "the maximal document context provided by the data"), the rest of a row
-is filled with words of the sentences before and after it in the same document, which are not
-predicted there.
+predicted in the one where it has the most context (`max_context_windows`); predictions may also
+take the mean over all windows that show a word (`words_of`). With document context (paper, section
+5.3: "the maximal document context provided by the data"), the rest of a row is filled with words of
+the sentences before and after it in the same document, which are not predicted there.
 """
 
 from array import array
@@ -45,7 +44,7 @@ class WordRows(EncodedRows):
 
     Attributes:
       starts: int64[rows + 1], where each row begins in `positions` and `is_predicted`.
-      positions: int32[words of rows], of a word's first piece in the row.
+      positions: int32[words of rows], position of a word's first piece in the row.
       sizes: int32[words of rows], pieces of the word in the row; None: not needed.
       is_predicted: bool[words of rows], whether this row predicts the word.
       first_words: int64[rows], the number of each row's first word.
@@ -74,8 +73,8 @@ class WordRows(EncodedRows):
 
         int32 `word_positions` and `labels`, bool `is_word` (words first) and float32 `weights`, 1
         for the words that the row predicts and that have a gold label; with `sizes` also int32
-        `word_sizes`. A batch of packed rows has the words of all its rows in order, and `length`
-        for `words`.
+        `word_sizes`. A batch of packed rows has the words of all its rows in order, with `words`
+        equal to `length`.
         """
         batch = super().take(row_numbers, length)
         at, is_word, words, column = self._words(row_numbers, length)
@@ -99,9 +98,9 @@ class WordRows(EncodedRows):
         }
 
     def predicted_words(self, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the places, among the words of a row, of those that it predicts; their numbers.
+        """Returns the places, among a row's words, of those that it predicts, and their numbers.
 
-        Over all rows every word comes exactly once.
+        Over all rows, every word comes exactly once.
         """
         places = np.flatnonzero(self.is_predicted[self.starts[row] : self.starts[row + 1]])
         return places, self.first_words[row] + places
@@ -152,8 +151,8 @@ def encode_words(
       labels: the tags.
       counts: updated with `words_without_pieces`, `words_truncated` (to the pieces that fit into a
         row), `tokens_cut_off` of these, and `sentences_of_several_rows`.
-      document_context: whether to fill rows with the sentences before and after; not those of a
-        sentence of several rows.
+      document_context: whether to fill rows with the sentences before and after, except for a
+        sentence that needs several rows.
       stride: pieces from the start of a window to that of the next one, up to the border of a word;
         0: half of a window.
       all_pieces: whether words are predicted at all of their pieces, so that batches have their
@@ -245,7 +244,7 @@ def _windows(
 ) -> list[range]:
     """Returns the words of each row of a sentence, `first` to `stop - 1` of the document.
 
-    `starts` are the pieces of the document before each word, and altogether; `room`, those of a
+    `starts` are the pieces of the document before each word, and in total; `room`, those of a
     row; `stride`, from the start of a window to that of the next one; 0: half of `room`.
     """
     spare = room - (starts[stop] - starts[first])
@@ -267,12 +266,12 @@ def _windows(
 def _predicted(
     starts: Sequence[int], windows: Sequence[range], first: int, stop: int
 ) -> list[range]:
-    """Returns the words that each window predicts: those whose first piece has most context."""
+    """Returns the words that each window predicts: those whose first piece has the most context."""
     if len(windows) == 1:
         return [range(first, stop)]
     begins = np.array([starts[window.start] for window in windows])
     ends = np.array([starts[window.stop] for window in windows])
     best = max_context_windows(np.array(starts[first:stop]), begins, ends)
-    # The best windows of successive words are in order, so that each has a range of words.
+    # The best windows of successive words are in order, so each has a range of words.
     cuts = np.searchsorted(best, np.arange(len(windows) + 1)) + first
     return [range(*pair) for pair in pairwise(cuts.tolist())]

@@ -1,9 +1,9 @@
-"""Entities that are given as characters of a text, as words and tags.
+"""Converts entities that are given as character spans of a text to words and tags.
 
     {"text": "Ann saw Rome.", "entities": [{"start": 8, "end": 12, "type": "LOC"}]}
 
 is the form in which taggers predict them; [8, 12, "LOC"] is one too, and annotation tools have
-other names of the three (`_NAMES`). `start` and `end` count Unicode code points, and the text is
+other names for the three (`_NAMES`). `start` and `end` count Unicode code points, and the text is
 taken as it is. Its words are what stands between white space; a word in which an entity begins or
 ends is divided there. Counts:
 
@@ -20,7 +20,7 @@ from bert_jax.files.errors import UserError
 _WORD, _CHARACTER = re.compile(r"\S+"), re.compile(r"\S")
 
 
-# Names of the parts of an entity; the first one that it has counts.
+# Names of the parts of an entity; the first one that is present counts.
 _NAMES = (
     ("start", "start_offset", "start_char", "begin"),
     ("end", "end_offset", "end_char", "stop"),
@@ -29,7 +29,7 @@ _NAMES = (
 
 
 def is_spans(value: Any) -> bool:
-    """Returns whether a JSON value is a list of entities as characters of a text."""
+    """Returns whether a JSON value is a list of entities as character spans of a text."""
     return isinstance(value, list) and all(map(_is_span, value))
 
 

@@ -19,11 +19,11 @@ _NAMES_SHOWN = 12
 
 
 class Input(NamedTuple):
-    """A field of an example that is given by those who ask for its prediction.
+    """A field of an example that the caller gives to get a prediction.
 
     Attributes:
       name: its name.
-      is_list: whether it is a list of texts, and not a text.
+      is_list: whether it is a list of texts, instead of a text.
       is_optional: whether it may be left out.
     """
 
@@ -35,13 +35,13 @@ class Input(NamedTuple):
 class Example:
     """Base class of examples, dataclasses with `where` and `id`.
 
-    Their other fields, but those in GOLD, are texts or lists of texts: the arguments in Python, the
-    keys of JSON objects, and the controls of the page.
+    Their other fields, except those in GOLD, are texts or lists of texts: the arguments in Python,
+    the keys of JSON objects, and the controls of the page.
     """
 
     __slots__ = ()
 
-    # What a request does not give, besides `where` and `id`.
+    # Fields that a request does not give, besides `where` and `id`.
     GOLD: ClassVar[tuple[str, ...]] = ("label", "labels", "tags", "answers")
     # The forms of an input, for messages; "": a dict with the inputs.
     FORMS: ClassVar[str] = ""
@@ -49,7 +49,7 @@ class Example:
     @classmethod
     @functools.cache
     def inputs(cls) -> tuple[Input, ...]:
-        """Returns what is given, in the order in which a tuple gives it."""
+        """Returns the fields that are given, in the order of a tuple."""
         fields: Any = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]
         return tuple(
             Input(
@@ -68,10 +68,10 @@ class Example:
 
     @classmethod
     def from_inputs(cls, values: Mapping[str, Any], where: str, number: int) -> Self:
-        """Returns the example of given values.
+        """Returns an example with the given values.
 
         Args:
-          values: a text or a list of texts for each of `inputs`, but optional ones.
+          values: a text or a list of texts for each of `inputs`; optional ones may be missing.
           where: its place, for messages.
           number: its id.
         """
@@ -139,7 +139,7 @@ class TaggedExample(Example):
       words: one may be blank, or have no tokens; it still has a tag.
       tags: one for each word, in IOB2 (O, B-TYPE, I-TYPE); None: not tagged.
       document: number of the document in its file, from 0.
-      text: the text that the words are of, in order; None: they were given as words.
+      text: the text that has the words, in order; None: they were given as words.
     """
 
     where: str

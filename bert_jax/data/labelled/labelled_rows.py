@@ -33,8 +33,8 @@ class LabelledRows:
       rows: the encoded examples; an example may have several.
       counts: what was repaired, truncated or left out, by name; counts of 0 are left out.
       pad_lengths: bucket lengths of batches, ascending.
-      loader: says which rows each training batch has; None: the rows are evaluated only.
-      sampler: says which rows of each example an epoch has; None: all.
+      loader: says which rows each training batch has; None: the rows are only evaluated.
+      sampler: picks the rows of each example for an epoch; None: all.
     """
 
     name: str
@@ -65,7 +65,7 @@ class LabelledRows:
           batch_size, seed, by_tokens: see `BucketedLoader`.
           max_examples: above 1, rows are packed into rows of the longest of `pad_lengths`, see
             `PackedLoader`.
-          max_windows: an epoch has at most so many rows of each example; 0: all.
+          max_windows: maximum number of rows of each example in an epoch; 0: all.
 
         Raises:
           UserError: there are no rows, a row is too long, or `batch_size` is not positive.
@@ -100,7 +100,7 @@ class LabelledRows:
         return len(self._training_batch(number)[0])
 
     def batch(self, number: int, start: int, stop: int) -> Batch:
-        """Returns rows [start, stop) of global training batch `number`, then rows of padding.
+        """Returns rows [start, stop) of global training batch `number`, then padding rows.
 
         Raises:
           UserError: there is no loader.
@@ -138,7 +138,7 @@ class LabelledRows:
 
 
 def source_sha256(source: str, examples: Sequence[Any]) -> str:
-    """Returns the SHA-256 of a file; of the examples, where `source` is no file."""
+    """Returns the SHA-256 of a file; of the examples, if `source` is not a file."""
     if os.path.isfile(source):
         return file_sha256(source)
     return hashlib.sha256(repr(examples).encode()).hexdigest()

@@ -25,7 +25,7 @@ class TextTask:
     """A published set.
 
     Attributes:
-      columns: columns of its files; the first that the first line of a file has are read.
+      columns: sets of columns; the first set that the first line of a file has is read.
       test_columns: columns of files without labels, if they differ.
       tfds: columns of its dataset in tensorflow-datasets, and of Hugging Face's, if it has one.
       labels: labels in the order of their numbers; empty: a regression.
@@ -92,10 +92,10 @@ class TextTask:
 def _glue(
     file: str, *columns: Columns, labels: tuple[str, ...], numbered: bool = False, **fields: Any
 ) -> TextTask:
-    """Returns a set of GLUE, whose dataset has the first of its files' `columns`, without `tfds`.
+    """Returns a set of GLUE; without `tfds`, its dataset has the first of its files' `columns`.
 
-    `file` is that of test predictions which gluebenchmark.com takes; `labels` are in the order of
-    tensorflow-datasets, and numbered in the files with `numbered`.
+    `file` is the name of test predictions that gluebenchmark.com takes; `labels` are in the order
+    of tensorflow-datasets, and numbered in the files with `numbered`.
     """
     return TextTask(
         columns=columns,
@@ -128,7 +128,7 @@ GLUE: dict[str, TextTask] = {
     "cola": _glue(
         "CoLA.tsv",
         _SENTENCE,
-        # No header, but for the test file: source, label, the author's mark, sentence.
+        # No header, except in the test file: source, label, the author's mark, sentence.
         Columns(3, label=1),
         test_columns=(Columns("sentence"),),
         labels=("unacceptable", "acceptable"),
@@ -170,12 +170,12 @@ GLUE: dict[str, TextTask] = {
     "qnli": _glue("QNLI.tsv", _pair("question", "sentence"), labels=_ENTAILMENT),
     "rte": _glue("RTE.tsv", _SENTENCES, labels=_ENTAILMENT),
     "wnli": _glue("WNLI.tsv", _SENTENCES, labels=_ENTAILMENT[::-1], numbered=True),
-    # The diagnostic set, predicted by a model of MNLI.
+    # The diagnostic set, predicted by a model trained on MNLI.
     "ax": _glue("AX.tsv", _SENTENCES, *_MNLI, tfds=_MNLI_TFDS, labels=_INFERENCE),
 }
 
 CHINESE: dict[str, TextTask] = {
-    # Training on MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
+    # Training data: MNLI in translation; xnli.dev.tsv and xnli.test.tsv have all 15 languages.
     "xnli": TextTask(
         columns=(
             _pair("premise", "hypo"),

@@ -2,11 +2,11 @@
 
     {"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers"}]}]}]}
     [{"title", "context_id", "context_text", "qas": [{"query_id", "query_text", "answers"}]}]
-    [{"context", "qas": [{"id", "question", "answers"}]}]    or such an object a line
-    {"question", "context", "answers"}    an object a line, an array of such objects, a table's row
+    [{"context", "qas": [{"id", "question", "answers"}]}]    or one such object per line
+    {"question", "context", "answers"}    one object per line, an array of them, or a table's row
 
 `answers` are [{"text", "answer_start"}], or texts only, or {"text": [...], "answer_start": [...]};
-in their place, `answer` (or `answer_text`) may be the only one, and `answer_start` its offset.
+instead, `answer` (or `answer_text`) may hold the only one, and `answer_start` its offset.
 Offsets, in characters of the context, may be wrong in published files; the released program leaves
 such questions out of training. Here the answer is searched for, and counted:
 
@@ -42,7 +42,7 @@ from bert_jax.files.errors import UserError
 _NEAR = 32
 # Names of the only answer of a question, and of its offset.
 _ANSWER, _START = ("answer", "answer_text"), ("answer_start", "start")
-# Fields one of which a question has besides its text and context.
+# Besides its text and context, a question has one of these fields.
 _ANSWERS = {"answers", *_ANSWER, "is_impossible"}
 
 

@@ -98,12 +98,12 @@ def _decode(line: bytes, where: str, counts: Counter) -> str:
 
 
 def read_json(path: str, counts: Counter) -> Any:
-    """Reads a file of one JSON value; UserError as `read_lines`, or it is not JSON."""
+    """Reads a file of one JSON value; UserError as `read_lines`, or if it is not JSON."""
     return _parse("\n".join(line for _, line in read_lines(path, counts)), path)
 
 
 def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields (place, object) of a file of JSON objects, one a line (streamed) or one array.
+    """Yields (place, object) of a file of JSON objects, one per line (streamed) or one array.
 
     The records of tfds:NAME[SPLIT], and rows of Parquet, are such objects too. Class labels are
     names, None where a test set hides them; other floats of records are text, with the digits of
@@ -117,7 +117,7 @@ def read_objects(source: str, counts: Counter) -> Iterator[tuple[str, dict[str, 
     elif arrow_tables.is_table(source):
         yield from arrow_tables.read_rows(source)
     elif (first := _first_line(source)).startswith("["):
-        if re.match(r"\[\s*[^{\s]", first):  # no array of objects, perhaps a list a line
+        if re.match(r"\[\s*[^{\s]", first):  # not an array of objects, perhaps a list per line
             raise UserError(f"{source}: JSON lists {_NO_OBJECT}")
         for number, value in enumerate(read_json(source, counts), 1):
             yield _object(value, f"{source}, element {number}")

@@ -1,6 +1,6 @@
 """Encoded examples in memory: token sequences end to end in flat arrays, and their rows.
 
-The way of every task: a reader yields examples (examples.py), an encoder (encode_texts.py,
+In every task, a reader yields examples (examples.py), and an encoder (encode_texts.py,
 encode_words.py, encode_questions.py) fills a `SequenceWriter` and returns `EncodedRows`, whose
 `take` makes batches of any rows, one or several in a row of the batch.
 """
@@ -102,15 +102,16 @@ class SequenceWriter:
             self._ids.extend(second)
         self._ids.append(self._tokenizer.end_id)
         self._starts.append(len(self._ids))
-        # [CLS] A [SEP], or of a pair all that comes before B.
+        # [CLS] A [SEP], or, of a pair, everything before B.
         more = 2 if second is None else 1 + self._tokenizer.num_separators
         self._first_lengths.append(len(first) + more)
 
     def add_truncated(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
         """Adds a sequence, truncated to fit; returns the number of tokens cut off.
 
-        Tokens are cut off at the end, and of a pair as `_truncate_seq_pair` of run_classifier.py
-        does: until both fit, the longer one loses its last token; B, if they are equally long.
+        Tokens are cut off at the end, those of a pair like in `_truncate_seq_pair` of
+        run_classifier.py: until both fit, the longer one loses its last token; B, if they are
+        equally long.
         """
         num_a, num_b = len(first), len(second or ())
         if second is None:
@@ -125,7 +126,7 @@ class SequenceWriter:
     def add_windows(self, first: Sequence[int], second: Sequence[int] | None = None) -> int:
         """Adds a sequence for each window of a text; returns the number of tokens cut off.
 
-        A text that fits is one sequence. Of a pair, the longer text is read in windows, and the
+        A text that fits is one sequence. For a pair, the longer text is read in windows, and the
         other one is in all of them, cut off at half of the room.
         """
         if second is None:
@@ -166,7 +167,7 @@ def window_starts(count: int, size: int, stride: int = 0) -> list[int]:
     Args:
       count: tokens of the text.
       size: tokens of a window.
-      stride: from a start to the next one; 0: half of a window. A longer stride than a window is
+      stride: from a start to the next one; 0: half of a window. A stride longer than a window is
         shortened to it, so that every token is in a window.
     """
     if count <= size:
@@ -181,7 +182,7 @@ def max_context_windows(places: np.ndarray, begins: np.ndarray, ends: np.ndarray
     left and to the right, plus a hundredth of its length; the first of equal scores wins.
 
     Args:
-      places: int[tokens], of the tokens in the text. Every token is in at least one window.
+      places: int[tokens], the tokens' places in the text. Every token is in at least one window.
       begins, ends: int[windows], the places of each window's first token and after its last one.
     """
     left, right = places - begins[:, None], ends[:, None] - 1 - places
@@ -216,14 +217,14 @@ class EncodedRows:
         """Makes a batch of rows.
 
         Args:
-          row_numbers: int64[batch], a row in each row of the batch, or int64[batch, N] (from
+          row_numbers: int64[batch], one row per row of the batch, or int64[batch, N] (from
             `packing.pack_rows`), several, which do not attend to each other; -1: padding, whose
             weights are 0, after all others.
           length: tokens of a row of the batch, padding included, which the rows must fit in.
 
         Returns:
-          The fields of `Sequences.take` and of the task, whose arrays per row have the shape of
-          `row_numbers` in front.
+          The fields of `Sequences.take` and of the task, whose per-row arrays begin with the shape
+          of `row_numbers`.
         """
         is_packed = row_numbers.ndim == 2
         numbers = row_numbers if is_packed else row_numbers[:, None]
@@ -267,7 +268,7 @@ class GroupedRows(EncodedRows):
 
     @cached_property
     def max_sequences(self) -> int:
-        """The sequences of a row in a batch, the most that a row has."""
+        """The number of sequences per row of a batch: the maximum over all rows."""
         return int(np.diff(self.starts).max())
 
     @property
@@ -294,8 +295,8 @@ def unpack_runs(
 
     Args:
       array: the values.
-      is_row, counts: bool and int64[batch, N], whether there is a part, and its places.
-      width: places of a result, of which a part fills the first ones.
+      is_row, counts: bool and int64[batch, N], whether there is a part, and how many places it has.
+      width: places of a result; a part fills the first ones.
     """
     rows, columns = np.nonzero(is_row)
     counts = np.where(is_row, counts, 0)

@@ -16,7 +16,7 @@ class Span:
 
     Attributes:
       text: context[start:stop].
-      start, stop: its characters.
+      start, stop: its range of characters in the context.
       score: the sum of the start logit of its first token and the end logit of its last.
     """
 
@@ -32,7 +32,7 @@ class Answers:
 
     Attributes:
       spans: distinct texts, the best first; empty if no span is allowed.
-      null_score: the score of no answer, the least sum of [CLS]'s start and end logit over all
+      null_score: the score of no answer, the smallest sum of [CLS]'s start and end logits over all
         windows, since every window must be without an answer.
     """
 
@@ -76,15 +76,15 @@ def choose_spans(
 ) -> Answers:
     """Returns the best answers of all spans, not only of the n best starts and n best ends.
 
-    As in `run_squad.py`, a span begins at a token that has most context in its window, ends at or
-    after it, and has at most `max_answer_length` tokens.
+    As in `run_squad.py`, a span begins at a token that has the most context in its window, ends at
+    or after it, and has at most `max_answer_length` tokens.
 
     Args:
       context: the question's context.
-      windows: all of the question, `QuestionRows.windows`.
+      windows: all windows of the question (`QuestionRows.windows`).
       start_logits, end_logits: float[length] of each window's row.
-      max_answer_length: maximum tokens of an answer.
-      n_best: most answers.
+      max_answer_length: maximum number of tokens of an answer.
+      n_best: maximum number of answers.
     """
     starts = [np.asarray(logits, np.float64) for logits in start_logits]
     ends = [np.asarray(logits, np.float64) for logits in end_logits]

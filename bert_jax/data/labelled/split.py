@@ -1,11 +1,10 @@
-"""Holds out a part of a labelled file, where there is no file to evaluate on.
+"""Holds out a part of a labelled file, if there is no file to evaluate on.
 
-The part is stratified: each class, entity type or tenth of the numbers has its share; those that
-are too small for a share of their own have one together. A label always stays in the part to train
-on. Examples with
-the same (first) text, sentences of one document and questions about one context stay on one side,
-so that what is held out is new. Which ones are held out depends on their text and the seed, not on
-their order in the file.
+The part is stratified: each class, entity type or decile of the numbers has its share; those that
+are too small for a share of their own have one together. Every label stays in the part to train on.
+Examples with the same (first) text, sentences of one document and questions about one context stay
+on one side, so that what is held out is new. Which ones are held out depends on their text and the
+seed, not on their order in the file.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ from bert_jax.files.errors import UserError
 TRAIN, EVALUATE = "train", "evaluate"
 # Fewer examples are not split: the score of a handful says nothing.
 _FEWEST = 10
-# The stratum of those that are too small.
+# The common stratum of those that are too small.
 _TOGETHER = "together", None
 _Example = TextExample | TaggedExample | Question | ChoiceExample
 
@@ -40,7 +39,7 @@ def held_out(
     Args:
       examples: labelled examples.
       share: share to hold out, above 0 and below 1.
-      seed: another one holds out other examples.
+      seed: a different seed holds out different examples.
       are_numbers: whether labels are numbers (regression).
 
     Raises:
@@ -153,7 +152,7 @@ def _to_object(example: _Example, words: str, tags: str) -> dict[str, Any]:
 
 
 def _groups(examples: Sequence[_Example]) -> list[str]:
-    """Returns for each example what those that stay together have in common."""
+    """Returns the group of each example; examples of one group stay together."""
     first, rest = zip(*map(_parts, examples), strict=True)
     if len(set(first)) >= _FEWEST:  # otherwise they would be too coarse
         return list(first)
@@ -170,7 +169,7 @@ def _parts(example: _Example) -> tuple[str, str]:
 
 
 def find_strata(examples: Sequence[_Example], are_numbers: bool) -> list[Any]:
-    """Returns the stratum of each example: its rarest label, or the tenth of its number."""
+    """Returns the stratum of each example: its rarest label, or the decile of its number."""
     labels = list(map(labels_of, examples))
     if are_numbers:
         order = np.argsort([float(names[0]) for names in labels], kind="stable")

@@ -1,9 +1,9 @@
-r"""Reads the rows of tables: TSV, CSV, JSON, Parquet, datasets; writes those of CSV.
+r"""Reads the rows of tables: TSV, CSV, JSON, Parquet, datasets; writes CSV rows.
 
     form     recognized by                        rules
-    TSV      .tsv, .txt, or a tab in line 1       a row a line, no quotes, as in GLUE's files
+    TSV      .tsv, .txt, or a tab in line 1       one row per line, no quotes, as in GLUE's files
     CSV      .csv                                 RFC 4180, with commas, semicolons, tabs or |
-    JSON     .json, .jsonl, or a JSON object in   an object a line, or one array of objects
+    JSON     .json, .jsonl, or a JSON object in   one object per line, or an array of objects
              line 1
     Parquet  .parquet, .arrow, or a folder of     a row is an object
              such files
@@ -14,7 +14,7 @@ those of bert_jax.data.labelled.reading:
 
     blank_lines          between rows: left out
     broken_rows          rows with too few columns: left out, where the caller allows it
-    long_rows            rows with too many, there: the last columns are left out
+    long_rows            rows with too many, likewise: the last columns are left out
 """
 
 import csv
@@ -36,12 +36,12 @@ Row = dict[Any, Any]
 
 # Python's own limit is 131072 characters; a document may be longer.
 _MAX_FIELD = 1 << 30
-# Possible separators of CSV; of equally likely ones the first. Lines that are looked at.
+# Possible separators of CSV, the first of equally likely ones wins; number of lines looked at.
 _SEPARATORS, _MAX_LINES = "\t;,|", 200
 
 
 def form_of(path: str) -> str:
-    """Returns `tsv`, `csv` or `json`, the form of a file; of Parquet and datasets `json`.
+    """Returns `tsv`, `csv` or `json`, the form of a file; for Parquet and datasets `json`.
 
     Raises:
       UserError: it cannot be recognized from the name or the first line.
@@ -117,7 +117,7 @@ def _tsv_cells(path: str, counts: Counter) -> Iterator[tuple[int, list[str]]]:
 def _separator(path: str) -> str:
     """Returns the separator of a CSV: the one that gives the most rows the width of the first.
 
-    Of several, one that a space always follows is more likely to be punctuation of texts.
+    Among several, one that a space always follows is more likely to be punctuation in texts.
     """
     lines = [line for _, line in islice(read_lines(path, Counter()), _MAX_LINES)]
 

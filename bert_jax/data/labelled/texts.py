@@ -42,7 +42,7 @@ class Text(Example):
 
 
 def read_texts(path: str, column: str = "", choose: str = CHOOSE) -> Iterator[Text]:
-    """Yields the texts of a file, one a line, or of the column of texts of a table.
+    """Yields the texts of a file, one per line, or of the text column of a table.
 
     An empty line or cell is an empty text.
 
@@ -92,7 +92,7 @@ class TextRow:
       text: name of its source.
       input_ids: int32[tokens].
       first_length: number of tokens in [CLS] A [SEP].
-      word_positions: int32[...], the positions of all tokens but the special ones.
+      word_positions: int32[...], the positions of all tokens except the special ones.
       masked: positions to fill in.
       masked_ids: original ids at these positions, if known.
       cut: number of tokens that were cut off.
@@ -165,7 +165,7 @@ def encode_text(
 def word_spans(row: TextRow, tokenizer: Tokenizer) -> np.ndarray:
     """int32[words, 2]: the positions [start, stop) of the pieces of each word.
 
-    A word is a piece and the pieces that continue it. [CLS] and [SEP] are no words.
+    A word is a piece and the pieces that continue it. [CLS] and [SEP] are not words.
     """
     positions = row.word_positions
     continues = tokenizer.continues(row.input_ids[positions])
@@ -252,7 +252,7 @@ class EncodedTexts:
         return batch | {"masked_lm_positions": positions, "masked_lm_ids": ids}
 
     def _take_alone(self, max_texts: int, length: int) -> Batch:
-        """Returns `take` of one text without masks, in a tenth of the time of any rows."""
+        """Returns `take` of one text without masks, in a tenth of the time of the general case."""
         (row,) = self.rows
         tokens = len(row.input_ids)
         fields = np.zeros((4, 1, length), np.int32)
@@ -278,7 +278,7 @@ class EncodedTexts:
         Args:
           row_numbers: int64[batch, N], as in `take`.
           answers: arrays [batch, N, ...], [batch, slots, ...] or [batch, seq, ...]; the results
-            have the part of one text, without the axis of the batch.
+            have the part of one text, without the batch axis.
         """
         rows, columns = np.nonzero(row_numbers >= 0)
         numbers = row_numbers[rows, columns]

@@ -16,7 +16,7 @@ def _rows(
 ) -> Iterable[WeightRow]:
     """Yields BERT's rows with other names; modules may be renamed with `prefix` or without.
 
-    `lacking` are paths of modules that there are not.
+    `lacking` are paths of modules that do not exist.
     """
     for row in BERT.rows:
         if row in OPTIONS or row.path.startswith(("next_sentence/", *lacking)):

@@ -1,7 +1,7 @@
 """Names of GPT's parameters in other programs: one table for each format.
 
 Kernels are [in, out] in both, as here. The kernels of query, key and value are one tensor, side by
-side. The softmax over words is the table of word embeddings.
+side. The softmax over words uses the word embedding table.
 """
 
 from bert_jax.formats.weight_table import NonParameter, WeightRow, WeightTable
@@ -16,8 +16,8 @@ _MODULES = {
     "mlp/c_proj": ("output",),
     "ln_2": ("layer_norm",),
 }
-# The two parts of the released program's table `we`, which its files have apart. Its special tokens
-# are between them and are made anew at each fine-tuning.
+# The two parts of the released program's table `we`, which are apart in its files. Its special
+# tokens are between them and are made anew for each fine-tuning.
 POSITIONS, WORDS = "we/positions", "we/words"
 
 

@@ -1,9 +1,9 @@
 """Finds the columns of texts and labels in a table: by their names, or else by what they hold.
 
-Names count whole or by their parts: `airline_sentiment` and `SentimentScore` end in the name of a
-label, `is_spam` begins as one. By content, a text is long prose, and a label repeats its values.
-Columns of one value, of mostly empty cells, and of whole numbers that are all different (they
-identify rows) hold no labels. Where several columns remain, the user decides.
+Names match as a whole or by their parts: `airline_sentiment` and `SentimentScore` end in the name
+of a label, `is_spam` begins like one. By content, a text is long prose, and a label repeats its
+values. Columns of one value, of mostly empty cells, and of whole numbers that are all different
+(they identify rows) hold no labels. Where several columns remain, the user decides.
 """
 
 import re
@@ -21,7 +21,7 @@ from bert_jax.data.labelled.forms.table import IDS, LABELS, PAIRS, TEXTS, Table,
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.files.errors import UserError
 
-# First parts of the names of labels that are yes or no.
+# First parts of the names of yes-or-no labels.
 _YES_OR_NO = {"is", "has"}
 # Labels with such names are amounts.
 _AMOUNTS = {"score", "rating", "similarity", "grade", "points", "price", "amount"}
@@ -33,11 +33,12 @@ _OTHERS = {
     *("ids", "key", "hash", "date", "time", "timestamp", "timezone", "created", "updated", "url"),
     *("link", "path", "file", "filename", "user", "username", "authors", "confidence"),
 }
-# Characters of a text, in the mean; shorter ones are names or titles. Share of letters and spaces.
+# Minimum mean length of texts, in characters (shorter ones are names or titles), and minimum share
+# of letters and spaces.
 _MIN_PROSE, _MIN_LETTERS = 25, 0.7
-# Share of the cells of a label that are filled.
+# Minimum share of a label's cells that are filled.
 _MIN_FILLED = 0.5
-# Values for each row of a column of few classes.
+# Maximum number of distinct values per row of a column of few classes.
 _FEW = 0.1
 # Values of columns of zeros and ones.
 _BINARY = {"0", "1", "0.0", "1.0"}
@@ -70,7 +71,7 @@ def find_texts(table: Table) -> tuple[Any, Any]:
         return text, given["task.text_b"]
 
     def is_prose(name: Any) -> bool:
-        """Whether a column has long texts of words, as a date or an address is not."""
+        """Whether a column has long texts of words, unlike dates or addresses."""
         values = columns[name]
         is_long = lengths[name] >= _MIN_PROSE and not _is_other(name)
         return is_long and len(_distinct(values)) > 2 and _are_words(values)
@@ -99,7 +100,8 @@ def _numbered_pair(table: Table, names: Sequence[Any]) -> tuple[Any, Any] | None
 def find_label(table: Table, texts: Sequence[Any], task: str = "") -> Any:
     """Returns the column of the label, or several columns of 0 and 1 as "a,b,c".
 
-    Of a "regression" it has numbers; any `task` is "". UserError: none may be it, or several.
+    For a "regression" it has numbers; `task` is "" for any. UserError: no column may be it, or
+    several may.
     """
     others = {
         name: values
@@ -200,7 +202,7 @@ def _has_texts(values: Sequence[Any]) -> bool:
 
 
 def _are_words(values: Sequence[Any]) -> bool:
-    """Returns whether texts have letters and spaces mostly, as a date or an address has not."""
+    """Returns whether texts are mostly letters and spaces, unlike dates or addresses."""
     text = "".join(value for value in values if isinstance(value, str))
     letters = sum(character.isalpha() or character.isspace() for character in text)
     return letters >= _MIN_LETTERS * len(text) and not text.startswith(("http", "www."))

@@ -1,6 +1,6 @@
-"""What the values in the column of the labels are: classes, numbers, or several labels a row.
+"""What the values in the column of the labels are: classes, numbers, or several labels per row.
 
-They are several a row (`multi_label`) if cells are lists, or have parts that recur in other cells;
+They are several (`multi_label`) if cells are lists, or have parts that recur in other cells;
 numbers (`regression`) if some have a fraction, or if there are more than _MAX_GRADES of them that
 do not number classes from 0 or 1; else classes.
 """
@@ -32,17 +32,17 @@ from bert_jax.files.errors import UserError
 PROBLEM_TYPES = {"classification": "single", "regression": "regression", "multi_label": "multi"}
 _MULTI_LABEL_METRICS = {"metrics": ("macro_f1", "f1")}
 _SEPARATORS = (",", ";", "|")
-# Share of the cells that have a separator.
+# Minimum share of cells that have a separator.
 _MIN_SEPARATED = 0.05
 # Share of the cells with a comma above which it is a decimal comma, where both are possible.
 _MIN_DECIMALS = 0.5
 # Distinct whole numbers that are still classes, such as the stars of a review.
 _MAX_GRADES = 10
-# Share of the examples above which a class makes accuracy a poor score: the constant answer has it.
+# Share of a class above which accuracy is a poor score: the majority-class baseline reaches it.
 SKEWED = 0.8
-# Mean or deviation of numbers that training with usual rates does not reach.
+# Mean or standard deviation of numbers that training with usual learning rates does not reach.
 _LARGE = 20.0
-# Classes, and pairs of likely mistakes, that a message shows.
+# How many classes, and pairs of likely mistakes, a message shows.
 _SHOWN, _FAULTS_SHOWN = 6, 8
 # Examples of a class below which its score says nothing.
 _FEWEST = 5
@@ -163,7 +163,7 @@ def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
 
 
 def _lists(values: Sequence[Any], separator: str) -> list[list[Any]]:
-    """Returns the cells as lists, of texts too; [] if they are none."""
+    """Returns the cells as lists, also of lists written as text; [] if they are not lists."""
     is_list = [isinstance(value, list) or is_list_text(value) for value in values]
     is_mixed = separator == LISTS or any(isinstance(value, list) for value in values)
     if not any(is_list) or not (all(is_list) or is_mixed):
@@ -199,7 +199,7 @@ def _parts(text: str, separator: str) -> list[str]:
 
 
 def _separator(texts: Sequence[str]) -> str:
-    """Returns what separates the labels of a cell: there are fewer parts than whole cells."""
+    """Returns the separator of a cell's labels: with it, parts are fewer than distinct cells."""
     for mark in _SEPARATORS:
         separated = sum(mark in text for text in texts)
         parts = {part for text in texts for part in _parts(text, mark)}
@@ -214,8 +214,8 @@ def _separator(texts: Sequence[str]) -> str:
 def _decimal_marks(texts: Sequence[str]) -> list[str]:
     """Returns the possible decimal marks of numbers with commas; [] if there are none of these.
 
-    Few cells with a comma are more likely several labels, such as 2,27 of a data set with numbered
-    labels, unless the commas group thousands.
+    If few cells have a comma, they more likely hold several labels, such as 2,27 in a data set with
+    numbered labels, unless the commas group thousands.
     """
     with_comma = [text for text in texts if "," in text]
     marks = decimal_marks(texts) if with_comma else []

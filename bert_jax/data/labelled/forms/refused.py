@@ -1,4 +1,4 @@
-"""Forms of other programs that would be misread, and why each is refused."""
+"""Formats of other programs that would be misread, and why each is refused."""
 
 import re
 from collections import Counter
@@ -27,7 +27,7 @@ def refuse(path: str, reasons: Iterator[str]) -> None:
 
 
 def of_lines(path: str) -> Iterator[str]:
-    """Yields reasons that are seen in the name or the first lines of a file."""
+    """Yields reasons found in the name or the first lines of a file."""
     if ending_of(path) == ".ann":
         yield (
             " has brat's form, whose texts are in another file: write a word and its tag a line, or"
@@ -52,7 +52,7 @@ def of_lines(path: str) -> Iterator[str]:
 
 
 def of_object(value: Mapping[str, Any]) -> Iterator[str]:
-    """Yields reasons that are seen in the first object of JSON, which is no example."""
+    """Yields reasons found in the first object of JSON, which is not an example."""
     if value.keys() == {"header"}:
         yield ": the first line is a header, as MRQA's files have: remove it."
     data = value.get("data")
@@ -71,7 +71,7 @@ def of_object(value: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_table(table: Table) -> Iterator[str]:
-    """Yields reasons that are seen in the cells of a table: marks that change what rows mean."""
+    """Yields reasons found in the cells of a table: marks that change what rows mean."""
     columns = table.columns
     if str(next(iter(columns.values()))[0]).startswith("__label__"):
         yield " has fastText's form: write a table with a text and its labels."

@@ -1,4 +1,4 @@
-"""A table whose use is to be found out, the usual names of its columns, and what was found out."""
+"""A table whose use is to be detected, the usual names of its columns, and what was detected."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -54,7 +54,7 @@ class Detection:
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file by column, and what the user says of them.
+    """The cells of a file by column, and what the user says about them.
 
     Attributes:
       path: the file, for messages.
@@ -72,7 +72,7 @@ class Table:
         return cls(path, {name: [row.get(name) for row in rows] for name in names}, given)
 
     def named(self, field: str, names: Sequence[str]) -> Any:
-        """Returns the column that the user names in a field of the task, or that is known."""
+        """Returns the column that the user names in a task field, or else the first of `names`."""
         return self.given.get(f"task.{field}") or known(names, self.columns)
 
     def pair(self, pairs: Iterable[tuple[str, str]]) -> tuple[Any, Any] | None:

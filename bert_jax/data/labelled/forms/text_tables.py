@@ -1,4 +1,4 @@
-"""The column of texts of a table: the texts of a file that has more than a text a line."""
+"""The text column of a table: the texts of a file with more than one text per line."""
 
 import os
 from collections import Counter
@@ -23,10 +23,10 @@ CHOOSE = "choose one with --column=NAME, or --column=0, 1, ... without a header"
 
 @dataclass(frozen=True)
 class TextColumn:
-    """The column of texts of a file.
+    """The text column of a file.
 
     Attributes:
-      name: its name, or its number from 0 in a file without header.
+      name: its name, or its number from 0 in a file without a header.
       second: the column of second texts of pairs, `text_b`; None: there is none.
     """
 

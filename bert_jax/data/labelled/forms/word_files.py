@@ -27,7 +27,7 @@ _TAGS = (
     *("tags", "tag", "ner_tags", "ner_tag", "ner", "labels", "label"),
     *("pos_tags", "pos_tag", "pos"),
 )
-# Words of a text above which it is no chance that it has as many labels.
+# Number of words of a text above which it is no coincidence that it has as many labels.
 _MIN_WORDS = 3
 _SENTENCES = ("sentence", "sentence #", "sentence_id", "sentence id", "sentence_idx", "sent_id")
 _SPANS = ("entities", "spans", "label", "labels", "annotations")
@@ -42,9 +42,9 @@ _MISTAKES = 0.1
 
 
 def detect_columns(path: str) -> Detection | None:
-    """Returns the detection of a file with a word and its tag a line; None: it has another form.
+    """Returns the detection of a file with a word and its tag per line; None: it has another form.
 
-    The columns are fields if they are not the first one, of words, and the last one, of tags.
+    The columns become fields unless words are in the first column and tags in the last one.
     """
     if ending_of(path) == ".csv":
         return None
@@ -78,13 +78,13 @@ def detect_columns(path: str) -> Detection | None:
 
 
 def is_conll(path: str) -> bool:
-    """Returns whether a file has a word and its tag, one of entities, a line."""
+    """Returns whether a file has a word and its entity tag per line."""
     found = detect_columns(path)
     return found is not None and found.fields.get("task.entities", True)
 
 
 def detect_words(table: Table) -> Detection | None:
-    """Returns the detection of a table of words and tags; None: it is another."""
+    """Returns the detection of a table of words and tags; None: it is not one."""
     columns, given = table.columns, table.given
     words, text = table.named("text_a", _WORDS), table.named("text_a", TEXTS)
     spans = known([n for n in _SPANS if n == given.get("task.label", n)], columns)
