@@ -8,7 +8,6 @@ two, on this machine; its scores, and not those of the logs, then decide which i
 """
 
 import argparse
-import ast
 import pathlib
 import re
 import statistics
@@ -26,6 +25,7 @@ from race.rules import (
     RECORDS,
     SEEDS,
     Result,
+    check_file,
     fixed_sums,
     read_results,
     scores,
@@ -33,18 +33,6 @@ from race.rules import (
 )
 from race.run import describe, find_train, run_seed, summarize
 
-MAX_LINES, MAX_LENGTH = 600, 100
-# Modules that a train.py may import, with what is in them.
-IMPORTS = (
-    *("jax", "numpy", "optax", "race.evaluate"),
-    *("argparse", "collections", "contextlib", "dataclasses", "functools", "itertools", "json"),
-    *("math", "string", "threading", "time", "typing"),
-)
-# What it may read.
-FILES = ("train.npz", "vocab.txt")
-# Names with which a program reads files, runs code, or imports something else.
-_READS = re.compile(r"(open|load\w*|fromfile|fromregex|genfromtxt|memmap|read_\w+|r?glob|iterdir)$")
-_RUNS = {"eval", "exec", "compile", "__import__", "getattr", "globals", "setattr", "vars"}
 # What README.md says, after "- Who: " and so on.
 _ASKED = ("Who", "New")
 FLAGS = (
@@ -85,65 +73,13 @@ def main(words: Sequence[str]) -> None:
 
 def find_problems(folder: pathlib.Path, results: Sequence[Result]) -> Iterator[str]:
     """Yields what is wrong with an entry, without running it."""
-    yield from _check_file(find_train(folder))
+    yield from check_file(find_train(folder))
     readme = folder / "README.md"
     text = readme.read_text(encoding="utf-8") if readme.exists() else ""
     for name in _ASKED:
         if not re.search(rf"^- {name}: \S", text, re.MULTILINE):
             yield f"README.md has no line that begins with '- {name}: '"
     yield from _check_results(folder, results)
-
-
-def _check_file(path: pathlib.Path) -> Iterator[str]:
-    text = path.read_text(encoding="utf-8")
-    lines = text.splitlines()
-    if len(lines) > MAX_LINES:
-        yield f"train.py has {len(lines)} lines, and may have {MAX_LINES}"
-    if (longest := max(map(len, lines), default=0)) > MAX_LENGTH:
-        yield f"train.py has a line of {longest} characters, and may have {MAX_LENGTH}"
-    tree = ast.parse(text)
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for node in ast.walk(tree):
-        for name in _imports(node):
-            if not any(f"{name}.".startswith(f"{allowed}.") for allowed in IMPORTS):
-                yield f"train.py imports {name}, and may import {', '.join(IMPORTS)}"
-        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
-            if ast.unparse(node).startswith("evaluate."):
-                yield f"train.py:{node.lineno} changes {ast.unparse(node)}"
-        if isinstance(node, ast.Constant) and "held_out" in str(node.value):
-            yield f"train.py:{node.lineno} names the held-out text, which evaluate.py alone reads"
-        if isinstance(node, ast.Call):
-            yield from _check_call(node, own)
-
-
-def _imports(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    if isinstance(node, ast.ImportFrom):
-        return [f"{node.module}.{alias.name}" for alias in node.names]
-    return []
-
-
-def _check_call(node: ast.Call, own: set[str]) -> Iterator[str]:
-    """Yields a problem if a call reads other files, or runs code that is not in the file.
-
-    Args:
-      node: the call.
-      own: functions that train.py defines.
-    """
-    text = ast.unparse(node)
-    if isinstance(node.func, ast.Name):
-        name = node.func.id
-        if name in own:
-            return
-        if name in _RUNS:
-            yield f"train.py:{node.lineno} calls {name}, which may run any code"
-    elif isinstance(node.func, ast.Attribute):
-        name = node.func.attr
-    else:
-        return
-    if _READS.match(name) and not any(file in text for file in FILES):
-        yield f"train.py:{node.lineno} calls {name}, and may read {' and '.join(FILES)} only"
 
 
 def _check_results(folder: pathlib.Path, results: Sequence[Result]) -> Iterator[str]:

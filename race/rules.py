@@ -1,4 +1,4 @@
-"""The classes of the race, and what a log says about where its numbers are from.
+"""The classes of the race, the rules for train.py, and what a log says about its numbers.
 
 A log is a file of JSON lines: what train.py printed, and for each seed a result, such as
 
@@ -11,11 +11,13 @@ A log is a file of JSON lines: what train.py printed, and for each seed a result
 `train.py` to `data` are SHA-256 sums, `wall` the seconds of the whole process.
 """
 
+import ast
 import dataclasses
 import hashlib
 import json
 import pathlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -104,3 +106,76 @@ def read_results(folder: pathlib.Path) -> list[Result]:
 
 def scores(results: Sequence[Result]) -> list[float]:
     return [result["bits_per_character"] for result in results]
+
+
+# ------------------------------------------------------------------------------------- train.py
+
+MAX_LINES, MAX_LENGTH = 600, 100
+# Modules that a train.py may import, with what is in them.
+IMPORTS = (
+    *("jax", "numpy", "optax", "race.evaluate"),
+    *("argparse", "collections", "contextlib", "dataclasses", "functools", "itertools", "json"),
+    *("math", "string", "threading", "time", "typing"),
+)
+# What it may read.
+FILES = ("train.npz", "vocab.txt")
+# Names with which a program reads files, runs code, or imports something else.
+_READS = re.compile(r"(open|load\w*|fromfile|fromregex|genfromtxt|memmap|read_\w+|r?glob|iterdir)$")
+_RUNS = {"eval", "exec", "compile", "__import__", "getattr", "globals", "setattr", "vars"}
+
+
+def check_file(path: pathlib.Path) -> Iterator[str]:
+    """Yields what is wrong with a train.py, without running it."""
+    text = path.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        yield f"train.py has {len(lines)} lines, and may have {MAX_LINES}"
+    if (longest := max(map(len, lines), default=0)) > MAX_LENGTH:
+        yield f"train.py has a line of {longest} characters, and may have {MAX_LENGTH}"
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        yield f"train.py:{error.lineno} is no Python: {error.msg}"
+        return
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    for node in ast.walk(tree):
+        for name in _imports(node):
+            if not any(f"{name}.".startswith(f"{allowed}.") for allowed in IMPORTS):
+                yield f"train.py imports {name}, and may import {', '.join(IMPORTS)}"
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            if ast.unparse(node).startswith("evaluate."):
+                yield f"train.py:{node.lineno} changes {ast.unparse(node)}"
+        if isinstance(node, ast.Constant) and "held_out" in str(node.value):
+            yield f"train.py:{node.lineno} names the held-out text, which evaluate.py alone reads"
+        if isinstance(node, ast.Call):
+            yield from _check_call(node, own)
+
+
+def _imports(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [f"{node.module}.{alias.name}" for alias in node.names]
+    return []
+
+
+def _check_call(node: ast.Call, own: set[str]) -> Iterator[str]:
+    """Yields a problem if a call reads other files, or runs code that is not in the file.
+
+    Args:
+      node: the call.
+      own: functions that train.py defines.
+    """
+    text = ast.unparse(node)
+    if isinstance(node.func, ast.Name):
+        name = node.func.id
+        if name in own:
+            return
+        if name in _RUNS:
+            yield f"train.py:{node.lineno} calls {name}, which may run any code"
+    elif isinstance(node.func, ast.Attribute):
+        name = node.func.attr
+    else:
+        return
+    if _READS.match(name) and not any(file in text for file in FILES):
+        yield f"train.py:{node.lineno} calls {name}, and may read {' and '.join(FILES)} only"

@@ -30,6 +30,7 @@ from race.rules import (
     ROOT,
     SEEDS,
     Result,
+    check_file,
     fixed_sums,
     read_results,
     scores,
@@ -51,6 +52,8 @@ def main(words: Sequence[str]) -> None:
     flags = parse(words)
     folder, class_name = pathlib.Path(flags.folder), getattr(flags, "class")
     train = find_train(folder)
+    if problems := list(check_file(train)):
+        raise UserError(f"{folder} is not valid: {'; '.join(problems)}.")
     results = read_results(folder)
     check_log(folder, results, class_name)
     for seed in sorted({*range(flags.seeds)} - {result["seed"] for result in results}):

@@ -92,12 +92,15 @@ def test_a_doctored_log_is_refused(tmp_path, changes, problem):
         ("x = np.load(evaluate.DATA / 'held_out.npz')", "names the held-out text"),
         ("evaluate.score = None", "train.py:.* changes evaluate.score"),
         ("x = __import__('os')", "calls __import__, which may run any code"),
+        ("x = (", "train.py:.* is no Python: '\\(' was never closed"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_refused(tmp_path, code, problem):
     folder = write(tmp_path / "mine", [1.40, 1.41, 1.39], train=f"{TRAIN}\n{code}\n")
     with pytest.raises(ValueError, match=problem):
         check.main([str(folder)])
+    with pytest.raises(ValueError, match=problem):
+        run.main([str(folder), "--class=cpu-45", "--seeds=4"])
 
 
 def test_a_rerun_that_is_worse_than_the_log_is_refused(tmp_path, monkeypatch):
@@ -132,7 +135,8 @@ print(json.dumps({"seed": int(flags.seed), "seconds": 1.5, "steps": 1, "bits_per
 """
 
 
-def test_runs_are_logged_once_and_a_changed_file_is_noticed(tmp_path, capsys):
+def test_runs_are_logged_once_and_a_changed_file_is_noticed(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(run, "check_file", lambda path: ())  # the false one reads what it may not
     (tmp_path / "train.py").write_text(FAKE)
     for seeds in (2, 3):
         run.main([str(tmp_path), "--class=cpu-45", f"--seeds={seeds}"])
