@@ -134,7 +134,7 @@ KINDS = {
 }
 # Kinds that sentence-transformers trains too.
 _RIVAL = "st_"
-RIVALS = (f"{_RIVAL}dense", f"{_RIVAL}cross_encoder")
+RIVALS = tuple(f"{_RIVAL}{kind}" for kind in KINDS if kind != "dense_mined")
 _DRAWN, _MINED = 2, 4
 
 
@@ -144,23 +144,21 @@ def _scores(
     """Returns the scores of one training: those of `evaluate_retrieval`."""
     import bert_jax
 
-    dense = out / f"dense-{seed}"
-    if not dense.is_dir():
+    name = kind.removeprefix(_RIVAL)
+    is_pair = name == "cross_encoder"
+    if KINDS[name][1] != "train.jsonl":
         _train("dense", models[0], out, seed, epochs)
-    _write_triplets(out)
-    is_pair = kind.endswith("cross_encoder")
-    if kind.startswith(_RIVAL):
+        _write_triplets(out)
+    if kind != name:
         from benchmarks.rivals import retrieval_torch
 
-        name = kind.removeprefix(_RIVAL)
         trained = retrieval_torch.train(name, models[is_pair], out, seed, epochs, KINDS[name])
     else:
-        trained = bert_jax.load(
-            dense if kind == "dense" else _train(kind, models[is_pair], out, seed, epochs)
-        )
+        trained = bert_jax.load(_train(kind, models[is_pair], out, seed, epochs))
     if not is_pair:
         return bert_jax.evaluate_retrieval(trained, out / "dev")
-    found = bert_jax.evaluate_retrieval(bert_jax.load(dense), out / "dev", trained, 50)
+    dense = bert_jax.load(_train("dense", models[0], out, seed, epochs))
+    found = bert_jax.evaluate_retrieval(dense, out / "dev", trained, 50)
     return {"reranked": found["reranked"]}
 
 
@@ -181,6 +179,7 @@ def _write_triplets(out: pathlib.Path) -> None:
 
 
 def _train(kind: str, model: str, out: pathlib.Path, seed: int, epochs: int) -> pathlib.Path:
+    """Trains, unless it is done, and returns the workdir."""
     import bert_jax
     from bert_jax.training.listener import Listener
 
