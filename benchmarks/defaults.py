@@ -42,7 +42,7 @@ from bert_jax.training.train import train
 DEFAULTS, TRAINER = "defaults", "Trainer"
 # Only the score at the end of the run is needed.
 SHORT = {"eval.every": "0", "checkpoint.every": "0"}
-# Of `config.task.name` and `task.problem_type`, what the other program supports.
+# `config.task.name` of the tasks that the other program supports.
 _TRAINER_TASKS = ("classification", "tagging", "span")
 
 Settings = dict[str, Any]

@@ -28,6 +28,7 @@ from race.rules import (
     check_file,
     fixed_sums,
     read_results,
+    refuse,
     scores,
     sha256,
 )
@@ -54,9 +55,7 @@ def main(words: Sequence[str]) -> None:
     flags = parse(words)
     folder = pathlib.Path(flags.folder)
     results = read_results(folder)
-    problems = list(find_problems(folder, results))
-    if problems:
-        raise UserError(f"{folder} is not valid: {'; '.join(problems)}.")
+    refuse(folder, find_problems(folder, results))
     print(f"{folder}: {results[0]['class']}, {summarize(scores(results))}")
     before = last_record(folder, results)
     if before:

@@ -17,7 +17,7 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -124,6 +124,12 @@ _READS = re.compile(r"(open|load\w*|fromfile|fromregex|genfromtxt|memmap|read_\w
 _RUNS = {"eval", "exec", "compile", "__import__", "getattr", "globals", "setattr", "vars"}
 
 
+def refuse(folder: pathlib.Path, problems: Iterable[str]) -> None:
+    """Raises UserError if there are problems."""
+    if text := "; ".join(problems):
+        raise UserError(f"{folder} is not valid: {text}.")
+
+
 def check_file(path: pathlib.Path) -> Iterator[str]:
     """Yields what is wrong with a train.py, without running it."""
     text = path.read_text(encoding="utf-8")
@@ -135,7 +141,7 @@ def check_file(path: pathlib.Path) -> Iterator[str]:
     try:
         tree = ast.parse(text)
     except SyntaxError as error:
-        yield f"train.py:{error.lineno} is no Python: {error.msg}"
+        yield f"train.py:{error.lineno} is not valid Python: {error.msg}"
         return
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
     for node in ast.walk(tree):

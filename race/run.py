@@ -33,6 +33,7 @@ from race.rules import (
     check_file,
     fixed_sums,
     read_results,
+    refuse,
     scores,
     sha256,
 )
@@ -52,8 +53,7 @@ def main(words: Sequence[str]) -> None:
     flags = parse(words)
     folder, class_name = pathlib.Path(flags.folder), getattr(flags, "class")
     train = find_train(folder)
-    if problems := list(check_file(train)):
-        raise UserError(f"{folder} is not valid: {'; '.join(problems)}.")
+    refuse(folder, check_file(train))
     results = read_results(folder)
     check_log(folder, results, class_name)
     for seed in sorted({*range(flags.seeds)} - {result["seed"] for result in results}):

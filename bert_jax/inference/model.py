@@ -342,7 +342,7 @@ class Model(TrainedModel):
           `{"token": "mat", "probability": 0.41}`.
 
         Raises:
-          UserError: the model has no trained masked-LM head.
+          UserError: the model has no trained masked-LM head, or a text has no [MASK].
         """
         check_fills_masks(self)
         predictions = self._predict(list(_read_texts(texts)), top_k)

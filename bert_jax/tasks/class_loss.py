@@ -70,8 +70,8 @@ class ClassLossConfig(Group):
     # Weights of the labels in the loss: none; auto, by inverse frequency in
     # `data.train`: examples / (labels * examples of the label) (King and Zeng 2001), whose mean
     # over the examples is 1; or weights of some labels, {"bad": 10}, the others' being 1. With
-    # several labels per text, a number is the weight of the texts with the label, a pair the
-    # weights of the texts without and with it.
+    # several labels per text, a number is the weight of texts that have the label; a pair gives the
+    # weights of texts that lack it and of those that have it.
     class_weights: str = setting("none", check=parse_class_weights)
     # What `class_weights` do: multiply the `loss` of each example; or adjust the `logits` in
     # training, from which the logarithm of each class's weight is subtracted (logit adjustment,

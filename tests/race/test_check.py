@@ -92,7 +92,7 @@ def test_a_doctored_log_is_refused(tmp_path, changes, problem):
         ("x = np.load(evaluate.DATA / 'held_out.npz')", "names the held-out text"),
         ("evaluate.score = None", "train.py:.* changes evaluate.score"),
         ("x = __import__('os')", "calls __import__, which may run any code"),
-        ("x = (", "train.py:.* is no Python: '\\(' was never closed"),
+        ("x = (", "train.py:.* is not valid Python: '\\(' was never closed"),
     ],
 )
 def test_a_file_that_breaks_a_rule_is_refused(tmp_path, code, problem):

@@ -10,9 +10,11 @@ import pytest
 from race import check, evaluate, prepare, rules, train
 from race.records.copies import train as copies
 from race.records.recall import train as recall
+from race.records.recall_45 import train as recall_45
 from race.records.softmax import train as softmax
 
 WORDS, HIDDEN, LENGTH, SLOTS = 40, 16, 24, 6
+WITH_MEMORY = (recall, recall_45, softmax)
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +178,7 @@ def test_recalled_tokens_have_the_same_neighbours_in_other_documents(text):
             assert seen <= Counter(stream[is_same].tolist())
 
 
-@pytest.mark.parametrize("record", [recall, softmax], ids=["recall", "softmax"])
+@pytest.mark.parametrize("record", WITH_MEMORY, ids=lambda record: record.__name__.split(".")[2])
 def test_without_memory_and_copies_it_is_the_plain_model(record, batch, text):
     inputs, positions, *_ = batch
     stream, documents, _ = text
@@ -190,7 +192,7 @@ def test_without_memory_and_copies_it_is_the_plain_model(record, batch, text):
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize("record", [recall, softmax], ids=["recall", "softmax"])
+@pytest.mark.parametrize("record", WITH_MEMORY, ids=lambda record: record.__name__.split(".")[2])
 def test_its_loss_is_that_of_the_probabilities(record, batch, monkeypatch):
     """The text is that of the batch, so that much is recalled; no document is left out."""
     monkeypatch.setattr(record, "RECALLED_LATER", record.RECALLED)
