@@ -72,7 +72,7 @@ _MAX_WORDS = 200
 
 FLAGS = (
     MODEL,
-    Flag("input", "", "File with a text a line.", missing="a file with a text a line"),
+    Flag("input", "", "File with one text per line.", missing="a file with one text per line"),
     Flag("lines", 10_000, "Maximum number of texts.", minimum=1),
     Flag("rounds", 3, "Turns of each program after the first.", minimum=1),
     Flag("compile", False, "Also measure transformers' model through torch.compile."),

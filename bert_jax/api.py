@@ -177,12 +177,12 @@ def train(
     workdir = os.fspath(workdir)
     if not (isinstance(losses or {}, Mapping) and all(map(callable, (losses or {}).values()))):
         raise UserError(
-            f"losses={losses!r} is no dict of name -> function (outputs, batch) -> Sum: see"
+            f"losses={losses!r} is not a dict of name -> function (outputs, batch) -> Sum: see"
             " docs/python.md."
         )
     if batches is not None and not callable(batches):
         raise UserError(
-            f"batches={batches!r:.60} is no function of the step: an iterator cannot resume"
+            f"batches={batches!r:.60} is not a function of the step: an iterator cannot resume"
             " exactly."
         )
     return _run(resolve(config, workdir), workdir, listener, losses, batches)
@@ -384,7 +384,7 @@ def _folder(model: Model | str | os.PathLike[str]) -> str:
             " a name of the hub."
         )
     if os.path.isfile(model):
-        raise UserError(f"{os.fspath(model)} is a file, no model: the order is (model, file).")
+        raise UserError(f"{os.fspath(model)} is a file, not a model: the order is (model, file).")
     return os.fspath(model)
 
 
@@ -401,7 +401,7 @@ def _named(data: Any, name: str) -> str:
     """Returns the path of a file, after which the folder of a run is named."""
     if isinstance(data, str):
         return data
-    raise UserError(f"workdir is missing: name a folder for the run, since {name} is no file.")
+    raise UserError(f"workdir is missing: name a folder for the run, since {name} is not a file.")
 
 
 def _carry_out(plan: Plan, workdir: str, listener: Listener | None) -> Model:

@@ -4,9 +4,9 @@
     python -m bert_jax.main --config=configs/elmo.py:small --workdir=DIR \\
         --config.data.source=text:PATH --config.data.line_format=paragraphs
 
-The default has the published sizes and settings: a sentence a line, its words separated by spaces
-(the 1 Billion Word Benchmark), 10 epochs of batches of 3 x 128 rows of 20 words. `small` has 2.5
-million parameters besides the softmax and takes some 20 minutes on 2 cores: on 30 MB of novels,
+The default has the published sizes and settings: one sentence per line, its words separated by
+spaces (the 1 Billion Word Benchmark), 10 epochs of batches of 3 x 128 rows of 20 words. `small` has
+2.5 million parameters besides the softmax and takes some 20 minutes on 2 cores: on 30 MB of novels,
 the held-out loss is 5.31 nats (word frequencies: 6.35). The published size was not run.
 """
 

@@ -56,7 +56,9 @@ _set_up() (
   [[ ${#names[@]} -gt 0 ]] || exit 0
   echo "Setting up $venv (a few minutes the first time) ..."
   if [[ ${names[0]} == base ]]; then _make_venv $oldest || exit 1; fi
-  pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c "$constraints")
+  # Python compiles what is imported; to compile all modules takes pip minutes.
+  pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile)
+  pip+=(-c "$constraints")
   # torch first, so that no other package installs another build of it.
   if [[ " ${names[*]} " == *" parity "* ]]; then "${pip[@]}" torch || exit 1; fi
   wanted=$(IFS=,; echo "${names[*]}")

@@ -501,7 +501,7 @@ def test_windows_change_the_recipe_of_a_fine_tuning(model, files, tmp_path):
         (lambda m: bert_jax.multitask({"a": "glue"}, "d"), "configs\\['a'\\] is of type str: give"),
         (
             lambda m: bert_jax.train(m.config, "d", losses={"z": 3}),
-            "losses=.* is no dict of name -> function",
+            "losses=.* is not a dict of name -> function",
         ),
         (lambda m: m.encode("a text"), "Give a list of inputs"),
         (lambda m: m.encode([3]), "inputs\\[0\\] is 3: give a text, a pair"),

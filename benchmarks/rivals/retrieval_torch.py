@@ -1,6 +1,7 @@
 """Trains the kinds of `benchmarks.retrieval` with the losses of sentence-transformers."""
 
 import json
+import math
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,15 +41,23 @@ def train(
         if isinstance(layer, torch.nn.Dropout):
             layer.p = 0.0
     size = settings["global_batch_size"]
-    steps = len(rows) * epochs // size
+    steps = math.ceil(len(rows) * epochs / size)  # the last rows are of one epoch more
+    # As in bert_jax/optim: the same epsilon of Adam, and scales do not decay.
+    matrices = [x for x in module.parameters() if x.ndim > 1]
+    scales = [x for x in module.parameters() if x.ndim == 1]
     optimizer = torch.optim.AdamW(
-        module.parameters(), settings["optimizer__learning_rate"], weight_decay=0.01
+        [
+            {"params": matrices, "weight_decay": 0.01},
+            {"params": scales, "weight_decay": 0.0},
+        ],
+        settings["optimizer__learning_rate"],
+        eps=1e-6,
     )
     warmup = max(1, steps // 10)
     schedule = torch.optim.lr_scheduler.LambdaLR(
         optimizer, lambda step: min((step + 1) / warmup, (steps - step) / max(1, steps - warmup))
     )
-    order = torch.randperm(len(rows)).tolist()
+    order = [place for _ in range(epochs + 1) for place in torch.randperm(len(rows)).tolist()]
     module.train()
     for step in range(steps):
         batch = [rows[place] for place in order[step * size : (step + 1) * size]]

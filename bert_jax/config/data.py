@@ -287,7 +287,7 @@ class LabelledConfig(Group):
     # without packing.
     max_examples_per_row: int = setting(1)
     # Sequence lengths that rows are padded to, in addition to the maximum; (): a few that minimize
-    # the padding of the training rows.
+    # the padding of the training rows, or one for tasks whose losses compare the texts of a batch.
     bucket_lengths: tuple[int, ...] = setting(())
 
     def check(self) -> None:

@@ -14,7 +14,7 @@ def _check_patterns(name: str, patterns: tuple[Any, ...]) -> None:
     try:
         re.compile("|".join(patterns))
     except (re.error, TypeError) as error:
-        raise UserError(f"{name}={patterns!r} are no regular expressions: {error}.") from None
+        raise UserError(f"{name}={patterns!r} are not regular expressions: {error}.") from None
 
 
 def _check_phase_schedules(name: str, entries: tuple[Any, ...]) -> None:

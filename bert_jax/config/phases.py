@@ -195,7 +195,7 @@ def check_durations(name: str, texts: tuple[Any, ...]) -> None:
     for text in texts:
         number, _ = parse_duration(name, text)
         if not number:
-            raise UserError(f"{name}: {text!r} is no point in a run: leave it out.")
+            raise UserError(f"{name}: {text!r} is not a point in a run: leave it out.")
 
 
 @dataclasses.dataclass(frozen=True)

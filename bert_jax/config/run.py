@@ -55,7 +55,7 @@ PRETRAINING_METRICS = (
 
 def _check_layers(name: str, layers: tuple[Any, ...]) -> None:
     if not all(type(layer) is int and layer > 0 for layer in layers):
-        raise UserError(f"{name}={layers!r} are no numbers of layers, such as (1, 3, 6).")
+        raise UserError(f"{name}={layers!r} are not layer numbers, such as (1, 3, 6).")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

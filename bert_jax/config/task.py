@@ -63,7 +63,7 @@ def add_task(kind: type[TaskConfig]) -> str:
       UserError: it is no task with a name, or the package has a task of that name.
     """
     if not issubclass(kind, TaskConfig) or not kind.name:
-        raise UserError(f"task={kind.__name__} is no task with a name: see docs/extending.md.")
+        raise UserError(f"task={kind.__name__} is a task without a name: see docs/extending.md.")
     if kind.name in TASKS:
         known = find_task(kind.name)
         if known is not kind and known.__module__.startswith("bert_jax."):

@@ -132,7 +132,8 @@ def _read_lines(path: str, paradigm: str) -> Iterator[MinimalPair]:
     lines = [(number, line.strip()) for number, line in read_lines(path, Counter())]
     if not all(line for _, line in lines) or len(lines) % 2:
         raise UserError(
-            f"{path} must have a sentence a line, the wrong one of each pair before the right one."
+            f"{path} must have one sentence per line, the wrong one of each pair before the"
+            " right one."
         )
     for (_, bad), (_, good) in zip(lines[::2], lines[1::2], strict=True):
         yield MinimalPair(good, bad, paradigm, _field_of(paradigm))
@@ -158,7 +159,8 @@ def _downloaded(name: str) -> pathlib.Path:
     """Returns the folder of a suite in the user's cache folder, which is created if needed."""
     if name not in SUITES:
         raise UserError(
-            f"{name} is no file or folder, and no suite: give a path, or {' or '.join(SUITES)}."
+            f"{name} is neither a file or folder nor a suite: give a path, or"
+            f" {' or '.join(SUITES)}."
         )
     archive = SUITES[name]
     folder = pathlib.Path(cache_folder("suites"), name)

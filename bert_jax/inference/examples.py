@@ -34,8 +34,8 @@ def make_examples(
     if (names := column_names(inputs)) is not None:
         names = names or ["text"]
         raise UserError(
-            f"A {type(inputs).__name__} with the columns {', '.join(map(repr, names))} is no list"
-            f" of inputs: give a column as a list, such as list(table[{names[-1]!r}])."
+            f"A {type(inputs).__name__} with the columns {', '.join(map(repr, names))} is not a"
+            f" list of inputs: give a column as a list, such as list(table[{names[-1]!r}])."
         )
     for number, value in enumerate(inputs):
         if isinstance(value, kind):

@@ -404,7 +404,7 @@ class Model(TrainedModel):
         """
         self.check_ranks()
         if not isinstance(query, str):
-            raise UserError(f"query={query!r:.60} is no text: give one query at a time.")
+            raise UserError(f"query={query!r:.60} is not a text: give one query at a time.")
         if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
             raise UserError(f"top_k={top_k} must be a number from 1, or None: all documents.")
         read = [*_read_texts(documents)]

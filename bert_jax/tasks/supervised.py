@@ -37,6 +37,9 @@ class Labelled(Task):
     RUN = FinetuningConfig
     # Whether the task can tell the examples of a row apart.
     PACKS: ClassVar = False
+    # Whether losses compare the examples of a batch: then a batch has texts of any length, since
+    # only texts of similar length would otherwise be told apart.
+    COMPARES_EXAMPLES: ClassVar = False
 
     def for_run(self, config: RunConfig) -> Self:
         return dataclasses.replace(

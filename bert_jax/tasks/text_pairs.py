@@ -107,6 +107,7 @@ class TextVectors(TextPairs):
     The other examples of a batch are negatives, so losses read the whole batch.
     """
 
+    COMPARES_EXAMPLES = True
     # Whether there are parameters besides those of the encoder.
     PROJECTS: ClassVar[bool] = False
 

@@ -185,7 +185,9 @@ def table_files(path: str) -> list[str]:
     else:
         files = sorted(glob.glob(os.path.join(glob.escape(path), f"*{ENDINGS[0]}")))
     if not files:
-        raise UserError(f"{path} has no {ENDINGS[0]} files, and is no folder of save_to_disk.")
+        raise UserError(
+            f"{path} has no {ENDINGS[0]} files, and is not a folder written by save_to_disk."
+        )
     return files
 
 

@@ -77,8 +77,8 @@ def read_words(path: str, tokenizer: Tokenizer) -> ExtraTokens:
         if len(parts) > 1 or any(len(part) > MAX_WORD_LENGTH for part in parts):
             what = f"{len(parts)} words" if len(parts) > 1 else f"above {MAX_WORD_LENGTH} letters"
             raise UserError(
-                f"{path}:{number}: {line.strip()[:80]!r} is {what} for the tokenizer: give a word a"
-                " line, without spaces and punctuation."
+                f"{path}:{number}: {line.strip()[:80]!r} is {what} for the tokenizer: give one"
+                " word per line, without spaces and punctuation."
             )
         for word in parts:
             if word in known or word in words:

@@ -81,7 +81,7 @@ def find_form(text: str) -> TextForm:
         refuse_spreadsheet(path)
     if table := next((path for path in files if path.endswith(_TABLES)), ""):
         raise UserError(
-            f"{table} is a table: write its column of texts to a file with a text a line, or to"
+            f"{table} is a table: write its column of texts to a file with one text per line, or to"
             ' JSON lines ({"text": ...}), and give that.'
         )
     lines, scale = _sample(files)
@@ -91,7 +91,7 @@ def find_form(text: str) -> TextForm:
     size = _size(files)
     if name := _json_field(filled):
         fields: dict[str, tuple[Any, str]] = {
-            "source": (f"jsonl:{text}", f"JSON lines, a document each; {size}"),
+            "source": (f"jsonl:{text}", f"JSON lines, one document each; {size}"),
             "field": (name, "the longest text of the first objects"),
         }
         texts = [str((_json_object(line) or {}).get(name, "")) for line in filled]
@@ -142,7 +142,7 @@ def _form_of_tables(text: str) -> TextForm:
             if left < 0:
                 break
     fields = {
-        "source": (f"parquet:{text}", f"rows, a document each; {_size(paths)}"),
+        "source": (f"parquet:{text}", f"rows, one document each; {_size(paths)}"),
         "field": (column, "the longest text of the first rows"),
     }
     rows = sum(Table(path).num_rows for path in paths)
@@ -193,8 +193,8 @@ def _line_format(lines: Sequence[str], filled: Sequence[str]) -> tuple[str, str]
     share = sum(len(split_sentences(line, "en")) > 1 for line in some) / len(some)
     found = f"{share:.0%} of the lines have several sentences"
     if share < _PARAGRAPHS:
-        return "sentences", f"one sentence a line: {found}"
-    return "paragraphs", f"one paragraph a line: {found}"
+        return "sentences", f"one sentence per line: {found}"
+    return "paragraphs", f"one paragraph per line: {found}"
 
 
 def _language(filled: Sequence[str]) -> str:

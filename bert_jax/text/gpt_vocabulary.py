@@ -70,7 +70,7 @@ def pack(pieces: bytes, merges: bytes, path: str) -> bytes:
     try:
         lines = merges.decode().split("\n")[1:-1]
     except UnicodeDecodeError:
-        raise UserError(f"The merges beside {path} are no UTF-8 text: get them again.") from None
+        raise UserError(f"The merges beside {path} are not UTF-8 text: get them again.") from None
     content = {"pieces": ordered, "merges": [" ".join(line.split()) for line in lines]}
     return (json.dumps(content, ensure_ascii=False) + "\n").encode()
 

@@ -74,7 +74,7 @@ def read_lexicon(path: str | os.PathLike) -> list[Entry]:
             )
         entries.append(Entry(phrase, "".join(classes), number))
     if not entries:
-        raise UserError(f"The lexicon {path} has no phrases: give one a line.")
+        raise UserError(f"The lexicon {path} has no phrases: give one per line.")
     return entries
 
 

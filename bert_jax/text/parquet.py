@@ -41,7 +41,7 @@ class ParquetText:
         for path in self.paths:
             table, column = Table(path), config.field
             if column not in (texts := table.text_columns):
-                what = f"is no column of {path}"
+                what = f"is not a column of {path}"
                 if column in table.schema.names:
                     what = f"of {path} is {table.schema.field(column).type}, not text"
                 names = ", ".join(texts) or "none"

@@ -209,7 +209,7 @@ def read_pieces(
     ids = {piece: index for index, piece in enumerate(pieces)}
     if missing := [token for token in special if token not in ids]:
         raise UserError(
-            f"{path} lacks {', '.join(missing)}: a {kind} has a line for each of"
+            f"{path} lacks {', '.join(missing)}: a {kind} has one line for each of"
             f" {' '.join(special)}."
         )
     return pieces, ids, {token: ids[token] for token in special}

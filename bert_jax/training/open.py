@@ -218,7 +218,8 @@ def _open_labelled(
         if config.get("task.class_weights") == "auto":
             config, task = _with_class_weights(config, task, str(task.balanced_weights(examples)))
         rows = _rows("train", config.data.train, examples, counts, task, tokenizer)
-        lengths = lengths or choose_lengths(rows.rows.lengths, _MAX_LENGTHS)
+        number = 1 if task.COMPARES_EXAMPLES else _MAX_LENGTHS
+        lengths = lengths or choose_lengths(rows.rows.lengths, number)
         config = config.replace({"data.bucket_lengths": lengths})  # for config.json
         rows = rows.padded_to(bucket_lengths(lengths, phase.sequence_length))
         if (pack := config.data.max_examples_per_row) > 1:

@@ -65,8 +65,8 @@ def check_tasks(configs: Mapping[str, RunConfig], workdir: str) -> None:
     for name, config in configs.items():
         if not _NAME.fullmatch(name) or name in ("checkpoints", "data"):
             raise UserError(
-                f"{name!r} is no name of a task: begin with a letter, then use letters, digits, _"
-                " and -; checkpoints and data are taken."
+                f"{name!r} is not a valid name of a task: begin with a letter, then use letters,"
+                " digits, _ and -; checkpoints and data are taken."
             )
         if not isinstance(config, FinetuningConfig):
             raise UserError(

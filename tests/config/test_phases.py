@@ -77,9 +77,9 @@ def test_durations_across_phases_of_different_batches():
 
 
 @pytest.mark.parametrize("texts", [("0 words",), ("1 word", "1 year"), (("1 word",),)])
-def test_milestones_that_are_no_points_of_a_run(texts, make_config):
+def test_milestones_that_are_not_points_of_a_run(texts, make_config):
     with pytest.raises(
-        ValueError, match=r"config\.checkpoint\.milestones.* no(t a duration| point)"
+        ValueError, match=r"config\.checkpoint\.milestones.* not a (duration|point)"
     ):
         make_config(**{"checkpoint.milestones": texts})
 

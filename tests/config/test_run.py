@@ -20,7 +20,7 @@ from bert_jax.config.task import TASKS, default_config
         ({"dtype": "float16"}, "dtype='float16' must be one of float32, bfloat16, bfloat16_pr"),
         ({"checkpoint.best_metric": "f1"}, "best_metric='f1' must be one of loss,"),
         ({"epochs": 1.0, "tokens": 5}, "config.epochs and config.tokens both give the length"),
-        ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are no regular"),
+        ({"optimizer.no_decay": ("(",)}, "config.optimizer.no_decay=('(',) are not regular"),
         ({"optimizer.phase_schedules": ((1e-3, 0.1),)}, "is not a pair of a"),
         ({"phases": ((1024, 1.0),)}, "has a sequence length of 1024, above"),
         ({"phases": ((4, 1.0),)}, "has a sequence length below 8"),

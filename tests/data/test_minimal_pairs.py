@@ -57,7 +57,7 @@ def test_a_sample_has_evenly_spaced_pairs_of_each_paradigm(tmp_path, count, kept
         ),
         ("a.csv", 'good,bad\na,""\n', "line 2 has an empty sentence"),
         ("a.jsonl", '{"good": "a", "bad": 3}\n', "is a JSON int, 3, instead of text"),
-        ("a.txt", "one\ntwo\nthree\n", "a sentence a line, the wrong one"),
+        ("a.txt", "one\ntwo\nthree\n", "one sentence per line, the wrong"),
         ("a.txt", "", "no pairs"),
     ],
 )
@@ -65,7 +65,9 @@ def test_other_files_are_refused(tmp_path, name, text, message):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=message):
         read_pairs(str(tmp_path / name))
-    with pytest.raises(UserError, match="no file or folder, and no suite: give a path, or blimp"):
+    with pytest.raises(
+        UserError, match="neither a file or folder nor a suite: give a path, or blimp"
+    ):
         read_pairs("blip")
 
 

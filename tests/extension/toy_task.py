@@ -1,4 +1,4 @@
-"""A task in one file: how many words a text has. A file has a text a line, its own label."""
+"""A task in one file: how many words a text has. A file has one text per line, its own label."""
 
 import dataclasses
 

@@ -64,7 +64,7 @@ def test_files_that_cannot_be_probed(workdir, folder, tmp_path):
     (tmp_path / "a.txt").unlink()
     rows = [f"{text},{number / 7}" for number, (text, _) in enumerate(make_rows(40, 1))]
     (tmp_path / "a.csv").write_text("text,score\n" + "\n".join(rows))
-    with pytest.raises(UserError, match="so these are no labels"):
+    with pytest.raises(UserError, match="so these are not class labels"):
         bert_jax.probe(model, tmp_path / "a.csv")
 
 

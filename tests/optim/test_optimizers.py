@@ -320,7 +320,7 @@ def test_a_rate_whose_pattern_matches_no_parameter_is_refused_before_the_first_s
         ((("bias", math.nan),), "are not pairs"),
         ((("bias", True),), "are not pairs"),
         (((2.0, "bias"),), "are not pairs"),
-        ((("bias(", 1.0),), r"rates=\('bias\(',\) are no regular expressions: missing \)"),
+        ((("bias(", 1.0),), r"rates=\('bias\(',\) are not regular expressions: missing \)"),
     ],
 )
 def test_malformed_rates_are_refused(rates, message):

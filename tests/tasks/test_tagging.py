@@ -151,11 +151,15 @@ def test_a_text_file_has_columns_or_a_sentence_a_line(tmp_path, content, words):
 @pytest.mark.parametrize(
     "head, num_layers, message",
     [
-        ({"overlap": "vote", "head": "crf"}, 4, "overlap='vote' does not go with config.task.head"),
+        (
+            {"overlap": "vote", "head": "crf"},
+            4,
+            "overlap='vote' cannot be combined with config.task.head",
+        ),
         (
             {"subwords": "mean", "head": "bilstm_crf"},
             4,
-            "subwords='mean' does not go with config.task",
+            "subwords='mean' cannot be combined with config.task",
         ),
         ({"layers": "sum_last_4"}, 3, "'sum_last_4' takes 4 layers, and the model has"),
     ],

@@ -225,7 +225,7 @@ def test_without_ftfy_or_spacy_it_refuses(tiny, missing, monkeypatch):
             b'{"a": 0}',
             "the piece with id 0 must be <unk>, the unknown one, and it is",
         ),
-        ("merges.txt", b"\xff", "The merges beside .*vocab.json are no UTF-8 text"),
+        ("merges.txt", b"\xff", "The merges beside .*vocab.json are not UTF-8 text"),
         ("merges.txt", b"#\na b c\n", "it needs pieces, and merges of two pieces each"),
     ],
 )

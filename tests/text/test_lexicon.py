@@ -179,7 +179,7 @@ def read_bytes(content: bytes):
     ("call", "message"),
     [
         (lambda: read_lexicon("none.txt"), "The lexicon none.txt cannot be read: No such file"),
-        (lambda: read_bytes(b" \n\t\n"), "The lexicon .* has no phrases: give one a line."),
+        (lambda: read_bytes(b" \n\t\n"), "The lexicon .* has no phrases: give one per line."),
         (lambda: read_bytes(b"ab\na\xff b\n"), r"is not UTF-8 text \(line 2\): convert it"),
         (lambda: read_bytes(b"ab\n\tperson\n"), r"line 2: 'person' is neither a phrase nor a"),
         (lambda: read_bytes(b"a\tperson\tplace\n"), "line 1: .*person.*place' is neither"),

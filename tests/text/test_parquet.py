@@ -101,13 +101,17 @@ def test_errors(tmp_path):
     empty = write_parquet(tmp_path / "empty.parquet", table.slice(0, 0))
     cases = [
         (f"{tmp_path}/lost", "text", "No file or folder matches '.*lost' in data.source"),
-        (path, "title", "data.field='title' is no column of .* Columns with text: text, body"),
+        (path, "title", "data.field='title' is not a column of .* Columns with text: text, body"),
         (path, "n", "data.field='n' of .* is int64, not text"),
         (f"{tmp_path}/damaged.parquet", "text", "damaged.parquet is damaged, or neither Parquet"),
         (f"{tmp_path}/damaged.arrow", "text", "damaged.arrow is damaged, or neither Parquet"),
         (f"{tmp_path}/a.csv", "text", "a.csv is not a Parquet file: its name must end in .parq"),
         (f"{tmp_path}/splits", "text", r"several splits \(train, test\): name one, .*/SPLIT"),
-        (f"{tmp_path}/none", "text", "none has no .parquet files, and is no folder of save_to"),
+        (
+            f"{tmp_path}/none",
+            "text",
+            "none has no .parquet files, and is not a folder written by save_to",
+        ),
         (empty, "text", "There are no rows in data.source="),
     ]
     for source, field, message in cases:

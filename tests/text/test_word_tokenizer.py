@@ -75,7 +75,9 @@ def test_a_trained_vocabulary_has_all_words_by_frequency(tmp_path):
 
 
 def test_a_file_without_the_three_markers_is_no_vocabulary_of_words(tmp_path):
-    with pytest.raises(ValueError, match="lacks </S>, <UNK>: a vocabulary of words has a line for"):
+    with pytest.raises(
+        ValueError, match="lacks </S>, <UNK>: a vocabulary of words has one line for"
+    ):
         WordTokenizer(b"<S>\nthe\n", False, "vocab.txt")
     with pytest.raises(ValueError, match=r"vocab.txt is not UTF-8 text \(line 2\)"):
         WordTokenizer(b"<S>\n\xff\n", False, "vocab.txt")

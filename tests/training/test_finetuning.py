@@ -185,6 +185,19 @@ def test_a_run_chooses_lengths_of_its_training_rows_and_keeps_them(new_run):
     assert again.config.data.bucket_lengths == again.training[0].loader.lengths[:1] == (12,)
 
 
+def test_texts_that_a_loss_compares_are_not_sorted_by_length(new_run, tmp_path):
+    """Or the negatives of a text would be of its length, which texts that are searched are not."""
+    lines = [f"{n * 'good '}\tbad\t{n / 30}\n" for n in range(1, 29)]
+    path = tmp_path / "train.tsv"
+    path.write_text("".join(["sentence1\tsentence2\tscore\n", *lines]))
+    task, changes = CHANGES["embedding"]
+    changes = changes | {"data.bucket_lengths": (), "max_length": 32, "data.train": str(path)}
+    run = new_run(task, changes)
+    rows = open_run(run.config, str(run.workdir)).training[0]
+    assert len(choose_lengths(rows.rows.lengths, 4)) == 4
+    assert rows.loader.lengths == (32,)
+
+
 def test_a_begun_run_refuses_other_training_data(finished, tmp_path):
     first = finished("multiple_choice")
     path = tmp_path / "train.csv"

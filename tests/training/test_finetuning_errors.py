@@ -23,7 +23,7 @@ INVALID = [
     ("classification", {"data.vocab": ""}, "config.init_from is missing"),
     ("classification", {"data.more_eval": ("other.tsv",)}, "is not NAME=FILE with a name"),
     ("classification", {"metrics": ("f2",), "checkpoint.best_metric": "f2"}, "'f2' is none of"),
-    ("classification", {"task.published": "cola2"}, "is no published set"),
+    ("classification", {"task.published": "cola2"}, "is not a published set"),
     ("classification", {"task.text_a": ""}, "text_a is missing"),
     ("multiple_choice", {"metrics": ("accuracy", "f1")}, "'f1' is none of accuracy"),
     (

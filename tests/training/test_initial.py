@@ -88,7 +88,7 @@ def test_some_layers_of_a_larger_model(make_workdir, random_params):
     assert resolved.model.num_layers == 2
     for changes, message in (
         ({"init_layers": (1, 4)}, "has 3 layers"),
-        ({"init_layers": (0,)}, "are no numbers of layers"),
+        ({"init_layers": (0,)}, "are not layer numbers"),
         ({"init_from": "", "init_layers": (1, 3)}, "has no effect without config.init_from"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -187,7 +187,7 @@ def test_folders_and_names_that_are_refused(whole, configs, tmp_path):
     texts, words = configs.values()
     for given, message in (
         ({"texts": texts}, "give two or more"),
-        ({"texts": texts, "a.b": words}, r"'a\.b' is no name of a task"),
+        ({"texts": texts, "a.b": words}, r"'a\.b' is not a valid name of a task"),
         (
             {"words": words, "texts": texts},
             "trained with the tasks texts, words, and not words, te",

@@ -56,7 +56,7 @@ def test_a_stopped_run_resumes_exactly(files, tmp_path):  # noqa: F811
 @pytest.mark.parametrize(
     ("make", "values", "message"),
     [
-        (iter([]), {}, "is no function of the step: an iterator cannot resume exactly"),
+        (iter([]), {}, "is not a function of the step: an iterator cannot resume exactly"),
         (lambda step: 3, {}, "batches(0) is of type int"),
         (lambda step: {"ids": np.zeros((16, 16))}, {}, "input_ids of shape [0]"),
         (lambda step: {"input_ids": np.zeros((16, 16))}, {}, "float64: return int32[16, 16]"),

@@ -54,5 +54,5 @@ def test_an_unknown_suite_is_refused_before_training(folder, tmp_path):
         "data__vocab": str(folder / "vocab.txt"),
         "eval__suites": ("blimb",),
     }
-    with pytest.raises(UserError, match="blimb is no file or folder, and no suite"):
+    with pytest.raises(UserError, match="blimb is neither a file or folder nor a suite"):
         bert_jax.train(bert_jax.get_config("tiny", **values), tmp_path / "run")

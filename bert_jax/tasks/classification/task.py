@@ -159,7 +159,7 @@ class Classification(ClassLossConfig, Pooled):
         super().check()
         if self.published and self.published not in _PUBLISHED:
             raise UserError(
-                f"published={self.published!r} is no published set. Available:"
+                f"published={self.published!r} is not a published set. Available:"
                 f" {', '.join(_PUBLISHED)}."
             )
         _ = self.columns  # raises if they cannot be combined

@@ -7,13 +7,14 @@ import jax.numpy as jnp
 
 from bert_jax.devices.sharding import split_rows
 from bert_jax.models import make_encoder
-from bert_jax.models.layers.dense import initializer
 from bert_jax.models.model import Batch, EncoderConfig, complete_batch
 from bert_jax.models.task_heads import IMPOSSIBLE, flat_batch
 from bert_jax.tasks.losses import split_positions
 
 # Maximum number of products of tokens in memory, over all devices: 128 MiB.
 MAX_PRODUCTS = 1 << 25
+# Initial kernel of the projection: uniform between +-1 / sqrt(hidden), as in sentence-transformers.
+_KERNEL = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")
 # Minimum of a squared norm, for the vectors of padding.
 _SMALLEST = 1e-24
 
@@ -57,7 +58,7 @@ class ColbertModel(nn.Module):
         batch = flat_batch(batch) if ids.ndim > 2 else batch
         encoder = make_encoder(self.model, name=self.model.name)
         hidden = encoder(batch, deterministic=deterministic).hidden.astype(jnp.float32)
-        vectors = Projection(self.model, self.features, name="projection")(hidden)
+        vectors = Projection(self.features, name="projection")(hidden)
         square = jnp.sum(vectors**2, axis=-1, keepdims=True)
         is_token = ids.reshape(shape) > 0
         vectors = (vectors * jax.lax.rsqrt(jnp.maximum(square, _SMALLEST))).reshape(*shape, -1)
@@ -67,13 +68,12 @@ class ColbertModel(nn.Module):
 class Projection(nn.Module):
     """A dense layer in float32, without a bias."""
 
-    config: EncoderConfig
     features: int
 
     @nn.compact
     def __call__(self, x: jax.Array) -> jax.Array:
         """float32[..., hidden] -> float32[..., features]."""
-        kernel = self.param("kernel", initializer(self.config), (x.shape[-1], self.features))
+        kernel = self.param("kernel", _KERNEL, (x.shape[-1], self.features))
         return split_rows(split_rows(x) @ kernel)
 
 

@@ -59,11 +59,11 @@ class Tagging(ClassLossConfig, Headed):
     # Whether tags mark entities (O, B-TYPE, I-TYPE, ...) or classify single words.
     entities: bool = setting(True)
     # JSON lines: the field of the words; CoNLL: their column by number from 0, empty for the first;
-    # tables with a word a row: by name.
+    # tables with one word per row: by name.
     text_a: str = setting("")
     # The same for the tags; empty: `tags`, or the last column.
     label: str = setting("")
-    # Tables with a word a row: column of the sentence.
+    # Tables with one word per row: column of the sentence.
     id: str = setting("")
     # What is between the encoder and the last layer: nothing, a CRF (`crf`), a BiLSTM or both.
     head: str = setting("linear", choices=("linear", "bilstm", "crf", "bilstm_crf"))
@@ -114,12 +114,13 @@ class Tagging(ClassLossConfig, Headed):
             self.check_unset(LOSS_FIELDS, why)
         if self.subwords != "first" and self.has_bilstm:
             raise UserError(
-                f"subwords={self.subwords!r} does not go with config.task.head={self.head!r},"
-                " whose BiLSTM reads the first sub-words: set one of the two to its default."
+                f"subwords={self.subwords!r} cannot be combined with"
+                f" config.task.head={self.head!r}, whose BiLSTM reads the first sub-words:"
+                " set one of the two to its default."
             )
         if self.overlap == "vote" and self.has_crf:
             raise UserError(
-                f"overlap='vote' does not go with config.task.head={self.head!r}, which"
+                f"overlap='vote' cannot be combined with config.task.head={self.head!r}, which"
                 " decodes the tags of a window together: set config.task.overlap=context."
             )
 

@@ -5,8 +5,8 @@
     bert_jax fill_mask --model=MODEL "Returns [MASK:5] of an array."
     bert_jax fill_mask --model=MODEL --held_out=5
 
-A word is a file with a text a line if there is one of that name, - is standard input, anything else
-is a text. Of a table (CSV, TSV, JSON lines, Parquet) the column of texts is read, or --column.
+A word that names a file stands for the texts in it, one per line; - is standard input; anything
+else is a text. Of a table (CSV, TSV, JSON lines, Parquet) the column of texts is read, or --column.
 [MASK:5] is five masks, which are predicted independently. --held_out masks frequent words of
 held-out sentences of the model's corpus, and prints the masked tokens too. Without --output, the
 candidates are printed.

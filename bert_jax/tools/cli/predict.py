@@ -5,8 +5,8 @@
     cat texts.txt | bert_jax predict --model=MODEL - --output=-
 
 A word is a file if there is one of that name, - is standard input, anything else is a text. A file
-has the form of the training files, with or without labels, or a text a line; for a pre-trained
-model a text with [MASK] a line, or a JSON object with `text_a` and `text_b`.
+has the form of the training files, with or without labels, or one text per line; for a pre-trained
+model one text with [MASK] per line, or a JSON object with `text_a` and `text_b`.
 
 Without --output, predictions are printed. The ending of --output determines the form: .csv and .tsv
 keep the columns of the input, and so does .parquet; .jsonl has a JSON object for each example, in

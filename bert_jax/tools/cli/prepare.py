@@ -26,7 +26,7 @@ FLAGS = (
     Flag("workdir", "", "Folder of the run that the data is for."),
     Flag("data_dir", "", "Folder for the data; without it, the run's."),
     Flag("dump", 0, "Number of training examples to print.", minimum=0),
-    Flag("dump_jsonl", "", "File to write all examples to, a JSON object a line."),
+    Flag("dump_jsonl", "", "File to write all examples to, one JSON object per line."),
     Flag("runner", "", "Engine that does the work; its flags after --.", choices=RUNNERS),
     Flag("BEAM_FLAG", [], "after --: a flag of the engine"),
     *CONFIG,

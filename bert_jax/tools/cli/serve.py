@@ -26,7 +26,7 @@ FLAGS = (
     Flag("port", 8000, "Port of the page; 0: a free one.", minimum=0),
     Flag("host", "127.0.0.1", "Address to listen at; others than this machine's can ask it."),
     TOP_K,
-    Flag("rate", 100, "Requests a second of one client; 0: any number.", minimum=0),
+    Flag("rate", 100, "Requests per second of one client; 0: any number.", minimum=0),
     Flag("warm", False, "Compile all programs first; otherwise requests compile theirs."),
     Flag("waiting", 256, "Requests that may wait for the model.", minimum=1),
 )

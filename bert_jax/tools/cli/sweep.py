@@ -161,7 +161,7 @@ def _job_of_stage(plan: Plan, flags: argparse.Namespace) -> Job:
     stages = jobs.stages(plan.jobs)
     if not 0 <= flags.stage < len(stages) or not 0 <= flags.number < len(stages[flags.stage]):
         raise UserError(
-            f"--stage={flags.stage} --number={flags.number} is no job: the sweep has stages with"
+            f"--stage={flags.stage} --number={flags.number} is not a job: the sweep has stages with"
             f" {', '.join(str(len(stage)) for stage in stages)} jobs, both counted from 0."
         )
     job = stages[flags.stage][flags.number]

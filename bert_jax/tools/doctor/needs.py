@@ -46,7 +46,7 @@ def describe_shape(measured: Measured) -> Finding:
     what = f"{shape.name}: compiled in {measured.compile_seconds:.0f} s"
     if seconds:
         speed = shape.rows * shape.length / seconds
-        what += f"; {seconds:.3g} s a step, {speed:,.0f} tokens/s"
+        what += f"; {seconds:.3g} s per step, {speed:,.0f} tokens/s"
         if measured.rows < shape.rows:
             what += f", from {measured.rows} x {shape.length} tokens"
     return ok(f"{what}.")

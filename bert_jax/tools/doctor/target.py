@@ -89,10 +89,10 @@ def parse(text: str) -> Topology:
         layout = (1, *layout)
     if not all(layout) or len(layout) != axes or chip not in TPUS | GPUS:
         raise UserError(
-            f"--topology={text} is no hardware to compile for. Available are TPUs, by the chips"
-            f" along each dimension of a slice or Google's names of slices ({', '.join(TPUS)}:"
-            " v5e:4x4 or v5e-16, v5p:2x2x2), and NVIDIA GPUs, by their number or those of machines"
-            f" and GPUs of each ({', '.join(GPUS)}: h100:8, h100:4x8)."
+            f"--topology={text} is not hardware that programs can be compiled for. Available are"
+            f" TPUs, by the chips along each dimension of a slice or Google's names of slices"
+            f" ({', '.join(TPUS)}: v5e:4x4 or v5e-16, v5p:2x2x2), and NVIDIA GPUs, by their"
+            f" number or those of machines and GPUs of each ({', '.join(GPUS)}: h100:8, h100:4x8)."
         )
     return Topology(chip, layout)
 

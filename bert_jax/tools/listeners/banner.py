@@ -49,11 +49,11 @@ def _corpus(run: Run) -> Iterator[str]:
 
 def _phase(phase: Phase, num_rows: int, has_masks: bool) -> str:
     steps = phase.last_step - phase.first_step
-    predictions = f", {phase.max_predictions_per_seq} predictions a sequence" if has_masks else ""
+    predictions = f", {phase.max_predictions_per_seq} predictions per sequence" if has_masks else ""
     predictions = f", {phase.task}" if phase.task else predictions
     return (
         f"phase      steps {phase.first_step}-{phase.last_step}: {phase.batch_size} x"
-        f" {phase.sequence_length} tokens a step{predictions}; {num_rows:,} sequences,"
+        f" {phase.sequence_length} tokens per step{predictions}; {num_rows:,} sequences,"
         f" {steps * phase.batch_size / num_rows:.1f} epochs"
     )
 

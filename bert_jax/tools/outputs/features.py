@@ -71,7 +71,7 @@ def extract(
 
             with whole_file(output_path) as temporary, open(temporary, "wb") as file:
                 sparse.save_npz(file, matrix)
-            progress.line(f"{matrix.nnz / len(sizes):,.1f} words a text")
+            progress.line(f"{matrix.nnz / len(sizes):,.1f} words per text")
     elif ending in (".jsonl", ".parquet"):
         write_objects(output_path, (extractor.names(row, found) | found for row, found in results))
     else:

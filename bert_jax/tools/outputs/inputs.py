@@ -181,7 +181,9 @@ def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
             ' {"text_a": ..., "text_b": ...} on each line of standard input.'
         )
     if kind in _NO_TEXTS:
-        raise UserError(f"{values[0]!r:.60} is no example of this model's task: {_NO_TEXTS[kind]}.")
+        raise UserError(
+            f"{values[0]!r:.60} is not an example for this model's task: {_NO_TEXTS[kind]}."
+        )
 
 
 def _renumbered(example: Any, source: int, place: int, start: int) -> Any:

@@ -1,8 +1,8 @@
 """Predictions of a run: streaming, for a file of any length; the output is complete or absent.
 
-The input has the form of the training files, labels left out, or (.txt) a text a line; for a model
-that fills in masks, texts as tasks/pretraining/task.py describes them. The output has a JSON object
-for each example, in the same order; the ending of its name may choose a table or a form of
+The input has the form of the training files, labels left out, or (.txt) one text per line; for a
+model that fills in masks, texts as tasks/pretraining/task.py describes them. The output has a JSON
+object for each example, in the same order; the ending of its name may choose a table or a form of
 `published`.
 
 Until all examples are done, their lines are in a temporary folder beside the output.

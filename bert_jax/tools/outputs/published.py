@@ -5,7 +5,7 @@
 
 .tsv     GLUE's submissions, by name (MRPC.tsv, STS-B.tsv, ...)
 .json    SQuAD's: {"id": "answer"}; NAME.na_probs.json has the scores of "no answer"
-.conll   a word and its tag a line, a blank line between sentences
+.conll   one word and its tag per line, a blank line between sentences
 .parquet a row for each prediction, with the input's columns if it is a table
 """
 
@@ -154,7 +154,7 @@ def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:
 
     Args:
       task: task.
-      inputs: tables, JSON lines, files with a text a line, and texts.
+      inputs: tables, JSON lines, files with one text per line, and texts.
       lines_path: predictions as JSON lines.
       path: file to write, .csv or .tsv.
     """

@@ -34,7 +34,7 @@ def corpus(manifest: Mapping[str, Any]) -> list[Content]:
             "Fill rate of the rows",
             {name: 1 - s["padding_share"] for name, s in parts.items()},
             percent=True,
-            note="The share of positions that are no padding.",
+            note="The share of positions that are not padding.",
         ),
         bar_chart(
             "Mean length of a row (tokens)",

@@ -115,7 +115,7 @@ def marks_of(runs: Sequence[Workdir]) -> list[Mark]:
         step, what = phase.first_step, f"phase of {phase.sequence_length} tokens"
         what += f", {phase.task}" if phase.task else ""
         if phase.data_step < step:  # a stage of the masks, on the same rows
-            what = f"{phase.max_predictions_per_seq} predictions a sequence"
+            what = f"{phase.max_predictions_per_seq} predictions per sequence"
         if 0 < step <= run.steps:
             events.append((step, f"{what} after step {step}"))
     marks = [Mark(text, run.places(step)) for step, text in events]

@@ -87,7 +87,7 @@ CONTINUATION = View(
 SIMILARITY = View(
     "Similarity",
     "Cosine similarity of texts, whose vectors are means of hidden states.",
-    (Field("text_a", "Texts", "two or more, one a line", rows=4, is_list=True),),
+    (Field("text_a", "Texts", "two or more, one per line", rows=4, is_list=True),),
     ({"text_a": list(SENTENCES)},),
 )
 ATTENTION = View(

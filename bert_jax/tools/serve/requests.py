@@ -85,7 +85,7 @@ def parse_inputs(
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _parse_input(item: Any, where: str, fields: Sequence[Field]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _parse_value(value: Any, where: str, field: Field) -> str | tuple[str, ...]:
             " shorten it.",
         )
     if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
-        raise UserError(f"{where} has half of a surrogate pair, which is no character.")
+        raise UserError(f"{where} has half of a surrogate pair, which is not a character.")
     return tuple(texts) if field.is_list else value
 
 

@@ -132,7 +132,9 @@ class _Expansion:
                 needs.append(job)
                 return f"{WORKDIR}/runs/{job}"
             if job not in self._preparations:
-                raise UserError(f"{match[0]} is no data: {match[2]} does not train on a corpus.")
+                raise UserError(
+                    f"{match[0]} is not prepared data: {match[2]} does not train on a corpus."
+                )
             needs.append(self._preparations[job])
             return self.jobs[job].overrides["data.dir"]
 
@@ -198,7 +200,7 @@ def select(jobs: Sequence[Job], pattern: str) -> tuple[Job, ...]:
     try:
         wanted = {job.name for job in jobs if re.search(pattern, job.name)}
     except re.error as error:
-        raise UserError(f"--only={pattern} is no regular expression: {error}.") from None
+        raise UserError(f"--only={pattern} is not a regular expression: {error}.") from None
     if not wanted:
         names = ", ".join(job.name for job in jobs)
         raise UserError(f"--only={pattern} matches no run. Runs: {names}.")

@@ -50,8 +50,8 @@ class Run:
     def __post_init__(self):
         if not _NAME.fullmatch(self.name):
             raise UserError(
-                f"{self.name!r} is no name of a run: use letters, digits and any of _.+-, and begin"
-                " with a letter or a digit."
+                f"{self.name!r} is not a valid name of a run: use letters, digits and any of"
+                " _.+-, and begin with a letter or a digit."
             )
         if self.seeds < 0:
             raise UserError(f"Run {self.name}: seeds={self.seeds} must be at least 0.")

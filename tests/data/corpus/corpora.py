@@ -16,7 +16,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, *(f"##{w}" f
 
 
 def write_text(folder: pathlib.Path, num_documents: int) -> None:
-    """Writes files of documents, a sentence a line; every fifth document is in two of them."""
+    """Writes files of documents, one sentence per line; every fifth document is in two of them."""
     rng = random.Random(num_documents)
 
     def sentence() -> str:

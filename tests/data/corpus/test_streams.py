@@ -19,7 +19,7 @@ FIELDS = ("input_ids", "next_ids", "reverse_ids", "previous_ids")
 
 
 def write_text(folder) -> list[list[list[str]]]:
-    """Writes documents, a sentence a line, all of different text; returns them."""
+    """Writes documents, one sentence per line, all of different text; returns them."""
     rng = random.Random(0)
     texts: list[list[list[str]]] = [
         [rng.choices(WORDS, k=rng.randint(1, 12)) for _ in range(rng.randint(1, 15))]

@@ -158,7 +158,7 @@ SMALL = "text,label\na,x\nb,y\n"
     "name, content, given, task, message",
     [
         ("a.csv", csv("anchor,positive,negative_1,negative_2", ["a,b,c,d"]), {}, "",
-         "has negative_1, negative_2: write a row for each negative"),
+         "has negative_1, negative_2: write one row for each negative"),
         # no label, and why
         ("a.csv", csv("text,label", [f"{LONG},pos"]), {}, "", "all 8 labels are 'pos'"),
         ("a.csv", csv("text,price", [f"{LONG},2.5", f"{SHORT},2.5"]), {}, "", "no column of lab"),

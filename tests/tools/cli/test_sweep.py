@@ -58,7 +58,7 @@ def run(*words):
         (["--workdir={0}/none", "--seeds=3"], "--seeds changes the runs of a sweep file"),
         (
             ["--sweep={0}/mine.py", "--workdir={0}/out", "--stage=2", "--number=7"],
-            "--stage=2 --number=7 is no job: the sweep has stages with 1, 1, 1 jobs",
+            "--stage=2 --number=7 is not a job: the sweep has stages with 1, 1, 1 jobs",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_names_are_understood(name, expected):
     + ["v5e-12", "v4-9", "v5e-2", "h100", "h100:2x2x2", "h100:0", "v5e-0", "v5e:0x4"],
 )
 def test_other_names_are_answered_with_those_that_exist(name):
-    with pytest.raises(ValueError, match=f"^--topology={name} is no hardware to comp") as error:
+    with pytest.raises(ValueError, match=f"^--topology={name} is not hardware that") as error:
         parse(name)
     assert all(chip in str(error.value) for chip in (*TPUS, *GPUS))
 

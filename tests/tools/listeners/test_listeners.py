@@ -131,7 +131,7 @@ def test_the_banner_of_a_corpus():
     preset, phase, data = banner(run)
     assert preset == "preset     google_2018, but model.activation='gelu_tanh', data.mode='dynamic'"
     assert phase == (
-        "phase      steps 0-100: 256 x 128 tokens a step, 19 predictions a sequence; 1,000"
+        "phase      steps 0-100: 256 x 128 tokens per step, 19 predictions per sequence; 1,000"
         " sequences, 25.6 epochs"
     )
     assert data == (

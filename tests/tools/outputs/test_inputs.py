@@ -108,7 +108,7 @@ def test_questions_about_a_context(make_run, tmp_path, capsys):
 @pytest.mark.parametrize(
     "name, words, message",
     [
-        ("span", ["predict", "who?"], "'who?' is no example of this model's task: bert_jax"),
+        ("span", ["predict", "who?"], "'who?' is not an example for this model's task: bert_jax"),
         ("multiple_choice", ["predict", "it is"], 'write {"context": ..., "endings": [...]} on a'),
         ("glue:mrpc", ["predict", "it is"], "'it is' is one text, and this model reads pairs:"),
         ("tagging", ["answer", "--question=a", "--context=b"], "only a model that was trained on"),

@@ -46,7 +46,7 @@ def test_the_columns_of_the_training_files_name_fields_too():
         (b"", "The body is not JSON (Expecting value"),
         (
             b'{"inputs": [NaN]}',
-            'The body is not JSON (NaN is no JSON number): send {"inputs": [...]}.',
+            'The body is not JSON (NaN is not a JSON number): send {"inputs": [...]}.',
         ),
         (b"9" * 5000, "The body is not JSON (Exceeds the limit"),
         ([], 'The body is [], and must be {"inputs": [...]}.'),

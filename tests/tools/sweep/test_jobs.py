@@ -108,7 +108,7 @@ def test_a_finetuning_takes_the_kind_of_model_of_its_pretraining():
         ),
         (
             [ner(after=""), Run("b", TINY, {"data.vocab": "{data:ner}/vocab.txt"})],
-            "Run b: {data:ner} is no data: ner does not train on a corpus",
+            "Run b: {data:ner} is not prepared data: ner does not train on a corpus",
         ),
         (
             [BERT, Run("gpt", "configs/gpt.py:tiny", CORPUS, after="bert")],
@@ -130,7 +130,7 @@ def test_only_some_runs_and_what_they_need_are_selected():
     assert selected == [*made["bert"].needs, "bert", "ner"]
     for pattern, message in (
         ("squad", "--only=squad matches no run. Runs: data-"),
-        ("(", r"--only=\( is no regular expression"),
+        ("(", r"--only=\( is not a regular expression"),
     ):
         with pytest.raises(ValueError, match=message):
             jobs.select([*made.values()], pattern)

@@ -20,7 +20,7 @@ def with_table(*table, runs=(BERT, NER), **options):
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: Run("a/b", "c"), "'a/b' is no name of a run"),
+        (lambda: Run("a/b", "c"), "'a/b' is not a valid name of a run"),
         (lambda: Run("a", "c", seeds=-1), "seeds=-1 must be at least 0"),
         (lambda: Run("a", "c", at_step=3), "at_step=3 is a checkpoint of the run `after`"),
         (lambda: Run("a", "c", {"init_from": "x"}, after="b"), "an override of init_from"),

@@ -116,8 +116,8 @@ def find_kind(table: Table, label: str, task: str) -> Detection:
         )
     if not repeats(counts, len(values)):
         raise UserError(
-            f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are no"
-            f" labels: {another}"
+            f"{where} has {len(counts):,} different values in {len(values):,} rows, so these are"
+            f" not class labels: {another}"
         )
     if len(counts) == 1:
         raise UserError(
@@ -236,9 +236,11 @@ def _amounts(
     numbers: Counter[str], marks: Sequence[str], fields: Mapping[str, Any], where: str
 ) -> Detection:
     if words := [name for name in numbers if not is_number(name)]:
-        raise UserError(f"{where} has {words[0]!r}, which is no number, as regression needs.")
+        raise UserError(
+            f"{where} has {words[0]!r}, which is not a number, and regression needs numbers."
+        )
     if not numbers:
-        raise UserError(f"{where} has no numbers, as regression needs.")
+        raise UserError(f"{where} has no numbers, and regression needs them.")
     low, high = min(map(float, numbers)), max(map(float, numbers))
     if low == high:
         raise UserError(

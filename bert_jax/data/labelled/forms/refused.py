@@ -30,8 +30,8 @@ def of_lines(path: str) -> Iterator[str]:
     """Yields reasons found in the name or the first lines of a file."""
     if ending_of(path) == ".ann":
         yield (
-            " has brat's form, whose texts are in another file: write a word and its tag a line, or"
-            " JSON lines with a text and its entities."
+            " has brat's form, whose texts are in another file: write one word and its tag per"
+            " line, or JSON lines with a text and its entities."
         )
     first = [line for _, line in islice(read_lines(path, Counter()), 5)] or [""]
     top = first[0].strip()
@@ -59,7 +59,8 @@ def of_object(value: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(data, list) and data and isinstance(data[0], Mapping):
         if not {"paragraphs", "qas"} & data[0].keys():
             yield (
-                " has its examples in the field 'data': write the list alone, or an object a line."
+                " has its examples in the field 'data': write the list alone, or one object"
+                " per line."
             )
     sizes = {len(item) for item in value.values() if isinstance(item, list)}
     is_columns = all(isinstance(item, list) for item in value.values()) and len(value) > 1
@@ -99,12 +100,12 @@ def of_table(table: Table) -> Iterator[str]:
         values = [value for value in columns.get(name, ()) if value is not None]
         if values and all(isinstance(value, list) for value in values):
             yield (
-                f": {name!r} has lists of texts: write a row for each pair, with the columns"
+                f": {name!r} has lists of texts: write one row for each pair, with the columns"
                 " anchor, positive and, if there is one, negative."
             )
     numbered = [name for name in map(str, columns) if _NUMBERED_NEGATIVE.fullmatch(name.lower())]
     if are_pairs and numbered:
         yield (
-            f" has {', '.join(numbered)}: write a row for each negative, with the columns anchor,"
+            f" has {', '.join(numbered)}: write one row for each negative, with the columns anchor,"
             " positive and negative."
         )

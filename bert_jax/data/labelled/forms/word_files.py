@@ -58,7 +58,7 @@ def detect_columns(path: str) -> Detection | None:
     if width < 2 or len(rows) - len(right) > _MISTAKES * len(rows):
         return None
     columns = list(zip(*right, strict=True))
-    what, fields = "a word and its tag a line", {}
+    what, fields = "one word and its tag per line", {}
     if width == _CONLL_U[0] and any(map(str.isdecimal, columns[0])):
         fields = {"task.text_a": str(_CONLL_U[1]), "task.label": str(_CONLL_U[2])}
         return Detection("tagging", what, fields | _CLASSES)
@@ -116,13 +116,13 @@ def detect_words(table: Table) -> Detection | None:
     sentence = table.named("id", _SENTENCES)
     if sentence is None or sentence not in columns:
         raise UserError(
-            f"{table.path} has a word a row ({words}), and no column that numbers sentences among"
-            f" {listed(columns)}: name it with task.id, or set --task=classification."
+            f"{table.path} has one word per row ({words}), and no column that numbers sentences"
+            f" among {listed(columns)}: name it with task.id, or set --task=classification."
         )
     fields["task.id"] = str(sentence)
     if not _are_entities(str(tag) for _, tag in pairs):
         fields |= _CLASSES
-    what = f"a word ({words}) and its tag ({tags}) a row, sentences by {sentence!r}"
+    what = f"a word ({words}) and its tag ({tags}) per row, sentences by {sentence!r}"
     return Detection("tagging", what, fields)
 
 
