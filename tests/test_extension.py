@@ -371,7 +371,7 @@ def test_a_class_that_is_defined_again_replaces_itself_but_no_task_of_the_packag
     taken = type("Mine", (toy_task.CountWords,), {"name": "classification"})
     for kind, message in (
         (taken, "task=Mine has the name of a task of the package"),
-        (int, "no task"),
+        (int, "a task without a name"),
     ):
         with pytest.raises(UserError, match=message):
             add_task(kind)

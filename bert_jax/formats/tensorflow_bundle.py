@@ -100,7 +100,7 @@ class Bundle(Mapping[str, np.ndarray]):
         path = f"{self._prefix}.data-{entry.shard:05}-of-{self._shards:05}"
         data = self._file(path)[entry.offset : entry.offset + entry.size]
         if data.size != entry.size:
-            raise UserError(f"{path} is truncated: it ends within {name}.")
+            raise UserError(f"{path} is truncated: it ends within the tensor {name}.")
         if entry.size != entry.dtype.itemsize * int(np.prod(entry.shape, dtype=np.int64)):
             raise UserError(f"{self._prefix}.index is corrupt: {name} has {entry.size} bytes.")
         if _masked_crc32c(data) != entry.checksum:
