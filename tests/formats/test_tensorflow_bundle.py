@@ -59,7 +59,11 @@ BROKEN = [
     ("m.index", lambda path: path.write_bytes(path.read_bytes()[:-9]), "its footer is not that"),
     ("m.index", lambda path: path.unlink(), "m.index is missing"),
     (DATA, lambda path: flip(path, 5), "00001 is corrupt: the checksum of a differs"),
-    (DATA, lambda path: path.write_bytes(path.read_bytes()[:-1]), "truncated: it ends within the tensor a"),
+    (
+        DATA,
+        lambda path: path.write_bytes(path.read_bytes()[:-1]),
+        "truncated: it ends within the tensor a",
+    ),
     (DATA, lambda path: path.unlink(), "m.data-00000-of-00001 is missing: the index names"),
 ]
 

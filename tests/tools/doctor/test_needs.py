@@ -97,7 +97,9 @@ def test_disks(part, level, make_config, trial, monkeypatch):
 
 def test_the_whole_time_is_the_sum_of_its_parts(trial, step):
     fake = replaced(step, compile_seconds=5.0, step_seconds=3.0)
-    assert needs.describe_shape(fake).what.startswith("32 x 32 tokens: compiled in 5 s; 3 s per step")
+    assert needs.describe_shape(fake).what.startswith(
+        "32 x 32 tokens: compiled in 5 s; 3 s per step"
+    )
     (total,) = needs.check_time(trial, [fake], {})
     assert "starting and compiling 17 seconds, steps 15 minutes" in total.what  # 300 x 3 s
     (rest,) = needs.check_time(trial, [fake], {}, 200)
