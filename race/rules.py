@@ -3,10 +3,10 @@
 A log is a file of JSON lines: what train.py printed, and for each seed a result, such as
 
     {"class": "cpu-45", "date": "2026-11-28T10:15:00+00:00", "jax": "0.10.2",
-     "machine": "AMD EPYC 9B14, 2 cores", "train.py": "5f3a...", "evaluate.py": "c0de...",
-     "prepare.py": "0b5e...", "data": "ed85...", "wall": 61.2, "seed": 0, "steps": 560,
-     "seconds": 44.9, "compiled": 9.1, "part": "report", "length": 128, "masked_tokens": 22812,
-     "bits_per_character": 1.52, "accuracy": 0.31}
+     "machine": "AMD EPYC with AVX-512, 2 cores", "train.py": "5f3a...",
+     "evaluate.py": "c0de...", "prepare.py": "0b5e...", "data": "ed85...", "wall": 61.2,
+     "seed": 0, "steps": 560, "seconds": 44.9, "compiled": 9.1, "part": "report",
+     "length": 128, "masked_tokens": 22812, "bits_per_character": 1.52, "accuracy": 0.31}
 
 `train.py` to `data` are SHA-256 sums, `wall` the seconds of the whole process.
 """

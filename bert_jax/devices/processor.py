@@ -5,10 +5,19 @@ import pathlib
 import platform
 
 
+# Vector units as Linux names them, the widest first -> their names.
+_UNITS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
+
+
 def describe() -> str:
-    """Returns the processor's name and the cores that this process may use: "AMD EPYC, 2 cores"."""
+    """Returns the processor's name, its widest vector unit and the cores that this process may use.
+
+    For example "AMD EPYC with AVX-512, 2 cores". Virtual machines with one name have several units.
+    """
     name = _cpuinfo("model name") or platform.processor() or platform.machine()
-    return f"{name}, {num_cores()} cores"
+    found = features()
+    unit = next((f" with {unit}" for flag, unit in _UNITS.items() if flag in found), "")
+    return f"{name}{unit}, {num_cores()} cores"
 
 
 def num_cores() -> int:

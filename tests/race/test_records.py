@@ -12,9 +12,10 @@ from race.records.copies import train as copies
 from race.records.recall import train as recall
 from race.records.recall_45 import train as recall_45
 from race.records.softmax import train as softmax
+from race.records.spectral import train as spectral
 
 WORDS, HIDDEN, LENGTH, SLOTS = 40, 16, 24, 6
-WITH_MEMORY = (recall, recall_45, softmax)
+WITH_MEMORY = (recall, recall_45, softmax, spectral)
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +118,7 @@ def test_copies_are_of_other_places_that_show_a_word(batch):
             assert {*np.flatnonzero(of_slot > 1e-9).tolist()} <= others
 
 
-# ---------------------------------------------------------------------------- recall, softmax
+# ---------------------------------------------------------------------------------- with a memory
 
 
 @pytest.fixture
@@ -135,13 +136,13 @@ def text(tmp_path, monkeypatch):
     return recall.read_text()
 
 
-def make_recall_params(seed: int = 0) -> dict:
+def make_params_with_memory(record, seed: int = 0) -> dict:
     """Parameters of which few are zero."""
-    params = recall.init_params(jax.random.key(seed), WORDS, HIDDEN, 24)
-    rows = recall.WITH_VECTORS * recall.TABLE
+    params = record.init_params(jax.random.key(seed), WORDS, HIDDEN, 24)
+    rows = record.WITH_VECTORS * record.TABLE
     params |= {"contexts": jax.random.normal(jax.random.key(seed + 1), (rows, HIDDEN))}
     for name in ("copies", "memory"):
-        params[name]["bias"] = jax.random.normal(jax.random.key(seed + 2), (len(recall.CONTEXTS),))
+        params[name]["bias"] = jax.random.normal(jax.random.key(seed + 2), (len(record.CONTEXTS),))
     return params
 
 
@@ -182,7 +183,7 @@ def test_recalled_tokens_have_the_same_neighbours_in_other_documents(text):
 def test_without_memory_and_copies_it_is_the_plain_model(record, batch, text):
     inputs, positions, *_ = batch
     stream, documents, _ = text
-    params = make_recall_params()
+    params = make_params_with_memory(record)
     params["contexts"] = jnp.zeros_like(params["contexts"])
     params["memory"]["bring"] = jnp.zeros((HIDDEN, HIDDEN))
     params["copies"]["gate_bias"] = jnp.full(1, -1e4)
@@ -197,7 +198,7 @@ def test_its_loss_is_that_of_the_probabilities(record, batch, monkeypatch):
     """The text is that of the batch, so that much is recalled; no document is left out."""
     monkeypatch.setattr(record, "RECALLED_LATER", record.RECALLED)
     inputs, positions, answers, weights = batch
-    params = make_recall_params()
+    params = make_params_with_memory(record)
     ids = np.asarray(inputs.at[jnp.arange(4)[:, None], positions].set(answers))
     memory = record.make_memory(ids.reshape(-1), np.zeros(ids.size, np.int32), seed=0)
     own = jnp.full(positions.shape, -1)
@@ -221,3 +222,27 @@ def test_its_loss_is_that_of_the_probabilities(record, batch, monkeypatch):
     )
     assert np.abs(gradients["memory"]["query"]).max() > 1e-6
     assert np.abs(gradients["memory"]["bring"]).max() > 1e-6
+
+
+def test_first_embeddings_are_singular_vectors_of_what_stands_beside_a_word():
+    """Against numpy's decomposition of a table made by hand; the rank is that of groups of words."""
+    words, groups, size = 24, 4, 4
+    rng = np.random.default_rng(0)
+    # Words of a group follow those of the group before it, most of the time.
+    of_groups = (np.arange(3000) + rng.integers(0, 2, 3000) * rng.integers(0, 2, 3000)) % groups
+    stream = (of_groups * 5 + rng.integers(0, 5, 3000)).astype(np.int32)  # 20 to 23 are not there
+    pairs = Counter(zip(stream.tolist(), stream[1:].tolist(), strict=False))
+    first, second = Counter(stream[:-1].tolist()), Counter(stream[1:].tolist())
+    table = np.zeros((words, 2 * words))
+    for (i, j), count in pairs.items():
+        value = max(0.0, np.log(count * len(stream) / (first[i] * second[j])))
+        table[i, j] = table[j, words + i] = value
+    left, values, _ = np.linalg.svd(table)
+    expected = left[:, :size] * values[:size] ** spectral.POWER
+    initial = jax.random.normal(jax.random.key(0), (words, size))
+    expected *= np.sqrt(np.square(initial).mean() / np.square(expected).mean())
+    found = np.asarray(spectral.first_embeddings(stream, initial))
+    np.testing.assert_array_equal(found[20:], initial[20:])
+    # Signs are arbitrary, and products do not depend on them. Six rounds are not quite enough.
+    products = (expected @ expected.T)[:20, :20]
+    np.testing.assert_allclose(found[:20] @ found[:20].T, products, atol=0.05 * products.max())
