@@ -4,7 +4,6 @@ import os
 import pathlib
 import platform
 
-
 # Vector units as Linux names them, the widest first -> their names.
 _UNITS = {"amx_tile": "AMX", "avx512f": "AVX-512", "avx2": "AVX2"}
 
