@@ -225,7 +225,7 @@ def test_its_loss_is_that_of_the_probabilities(record, batch, monkeypatch):
 
 
 def test_first_embeddings_are_singular_vectors_of_what_stands_beside_a_word():
-    """Against numpy's decomposition of a table made by hand; its rank is about that of the groups."""
+    """Against numpy, for a table made by hand; the rank is about that of the groups of words."""
     words, groups, size = 24, 4, 4
     rng = np.random.default_rng(0)
     # Words of a group follow those of the group before it, most of the time.
