@@ -3,15 +3,15 @@
     bert_jax sweep --sweep=configs/sweeps/parts.py:tiny --workdir=DIR --set corpus=text:FILE \\
         --set data=FOLDER --seeds=5 --parallel=2
 
-Each seed has a pre-training of its own, so that the spread is that of the whole. All pre-trainings
-share the vocabulary of the first one. A tagger is trained at each of several learning rates, since
-the best one depends on the size of the pre-trained weights (docs/log/finetuning.md).
+Each seed has a pre-training of its own, so that the spread includes that of pre-training. All
+pre-trainings share the vocabulary of the first one. A tagger is trained at each of several learning
+rates, since the best one depends on the size of the pre-trained weights (docs/log/finetuning.md).
 """
 
 from typing import Any, NamedTuple
 
 from bert_jax.tools.sweep.plan import Column, Run, Sweep, Table
-from configs.sweeps.systems import check_scale
+from configs.sweeps.systems import SHORT, check_corpus, check_scale
 from configs.sweeps.tasks import TASKS, choose, finetuning, parse_overrides
 
 
@@ -19,9 +19,9 @@ class Part(NamedTuple):
     """A change of configs/fast.py.
 
     Attributes:
-      title: of its row.
+      title: heading of its row in the table.
       overrides: fields of the pre-training.
-      config: configuration file in its place, with {size}.
+      config: configuration file of the pre-training; {size} stands for a size of BERT.
     """
 
     title: str
@@ -47,20 +47,8 @@ PARTS = {
     ),
     "paper": Part("the paper's recipe", config="configs/{size}.py"),
 }
-# At a small scale: as long as the other sweeps'.
-_SHORT = {
-    "steps": 1000,
-    "epochs": 0.0,
-    "phases": ((128, 1.0),),
-    "global_batch_size": 16,
-    "model.vocab_size": 8192,
-    "data.dupe_factor": 2,
-    "data.validation_share": 0.02,
-    "log.every": "2%",
-    "eval.every": "50%",
-    "eval.max_batches": 40,
-    "checkpoint.every": "50%",
-}
+# At a small scale, in addition to what all sweeps have.
+_SHORT = SHORT | {"model.vocab_size": 8192, "data.dupe_factor": 2}
 
 
 def get_sweep(
@@ -89,10 +77,7 @@ def get_sweep(
       ValueError: a setting has no such value, or there is no corpus.
     """
     check_scale(scale)
-    if not corpus:
-        raise ValueError(
-            "The text to pre-train on is missing: --set corpus=SOURCE, such as text:FILE."
-        )
+    check_corpus(corpus)
     (task,), names = choose(task, TASKS, "task"), choose(parts, PARTS, "part")
     rate_names = [rate.strip() for rate in rates.split(",")]
     size = "base" if scale == "paper" else scale

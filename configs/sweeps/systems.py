@@ -72,24 +72,28 @@ SYSTEMS = {
     ),
 }
 
+# A pre-training at a small scale: its length and text, evaluations and checkpoints.
+SHORT = {
+    "steps": 1000,
+    "epochs": 0.0,
+    "phases": ((128, 1.0),),
+    "global_batch_size": 16,
+    "data.dupe_factor": 1,
+    "data.validation_share": 0.02,
+    "log.every": "2%",
+    "eval.every": "50%",
+    "eval.max_batches": 40,
+    "checkpoint.every": "10%",
+}
 _TRAINING = {
     "paper": {},
-    "mini": {
-        "steps": 1000,
-        "epochs": 0.0,
-        "phases": ((128, 1.0),),
-        "global_batch_size": 16,
+    "mini": SHORT
+    | {
         "optimizer.name": "adamw",
         "optimizer.schedule": "linear",
         "optimizer.learning_rate": 1.2e-3,
         "optimizer.beta2": 0.98,
         "optimizer.warmup": "5%",
-        "data.dupe_factor": 1,
-        "data.validation_share": 0.02,
-        "log.every": "2%",
-        "eval.every": "50%",
-        "eval.max_batches": 40,
-        "checkpoint.every": "10%",
     },
 }
 _TRAINING["tiny"] = _TRAINING["mini"]
@@ -122,6 +126,14 @@ def check_scale(scale: str) -> None:
         raise ValueError(f"Unknown scale {scale!r}. Available: {', '.join(SCALES)}.")
 
 
+def check_corpus(corpus: str) -> None:
+    """Raises ValueError if there is no text to pre-train on."""
+    if not corpus:
+        raise ValueError(
+            "The text to pre-train on is missing: --set corpus=SOURCE, such as text:FILE."
+        )
+
+
 def pretraining_run(
     name: str,
     system: str,
@@ -146,10 +158,7 @@ def pretraining_run(
       ValueError: there is no such scale, or no corpus.
     """
     check_scale(scale)
-    if not corpus:
-        raise ValueError(
-            "The text to pre-train on is missing: --set corpus=SOURCE, such as text:FILE."
-        )
+    check_corpus(corpus)
     row = SYSTEMS[system]
     sizes = _SIZES if row.sizes is None else row.sizes
     values = _TRAINING[scale] | sizes.get(scale, {}) | row.pretraining
