@@ -362,6 +362,9 @@ class PretrainingConfig(RunConfig):
     # Share of the steps, evenly spaced, in which a masked language model is trained on next tokens,
     # with causal attention (1/16 in GPT-BERT: Charpentier & Samuel 2024; with model.predicts_next).
     causal_share: float = setting(0.0, minimum=0, below=1, added_later=True)
+    # Initial embeddings of tokens: random, or spectral, singular vectors of the table of
+    # neighbouring tokens in the training text (bert_jax/data/spectral.py).
+    init_embeddings: str = setting("random", choices=("random", "spectral"), added_later=True)
     data: DataConfig = DataConfig()
 
     def complete_data(self) -> None:
@@ -412,6 +415,22 @@ class PretrainingConfig(RunConfig):
                 " them out."
             )
         self._check_static_predictions()
+        if self.init_embeddings == "spectral":
+            self._check_spectral()
+
+    def _check_spectral(self) -> None:
+        if self.init_from:
+            raise UserError(
+                "init_embeddings='spectral' is for random parameters, and config.init_from has"
+                " embeddings: leave one of them out."
+            )
+        if self.data.mode == "static" or self.data.segments == "stream":
+            field = "mode" if self.data.mode == "static" else "segments"
+            raise UserError(
+                "init_embeddings='spectral' reads which tokens are neighbours, which rows of"
+                f" config.data.{field}={getattr(self.data, field)!r} do not tell: set"
+                " config.init_embeddings='random'."
+            )
 
     def _check_static_predictions(self) -> None:
         found: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Initial parameters: copied from another run or program, randomly initialized where missing."""
+"""Initial parameters: copied from another run or program, random, or computed from the text."""
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,11 +8,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental import multihost_utils
 
 from bert_jax.config.run import RunConfig
+from bert_jax.data.batch import Rows
+from bert_jax.data.corpus.corpus_rows import CorpusRows
+from bert_jax.data.spectral import spectral_embeddings
+from bert_jax.devices import processes
 from bert_jax.devices.sharding import put
 from bert_jax.devices.trees import diff_of_trees, flatten, unflatten
-from bert_jax.exchange.loaded import LoadedModel, encoder_shapes, vocabulary_params
+from bert_jax.exchange.loaded import (
+    LoadedModel,
+    encoder_shapes,
+    vocabulary_params,
+    words_param,
+)
 from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import Arrays
 from bert_jax.models.model import EncoderConfig
@@ -107,6 +117,33 @@ def initial_params(
     if left_out:
         lines.append(f"without {', '.join(left_out)}")
     return unflatten({path: chosen[path] for path in expected}), tuple(lines)
+
+
+def spectral_tables(rows: Rows, like: Any, encoder: str) -> tuple[dict[str, jax.Array], int]:
+    """Returns what `init_state` takes as `embeddings`, and from how many pairs of neighbours.
+
+    All processes call it, and get what the main one computes.
+
+    Args:
+      rows: training rows (`data.spectral.spectral_embeddings`).
+      like: abstract parameters of the run (shapes, dtypes, shardings).
+      encoder: top-level name of the encoder's parameters.
+
+    Raises:
+      UserError: the rows are no text, or have too few different tokens.
+    """
+    if not isinstance(rows, CorpusRows):
+        raise UserError(
+            "config.init_embeddings='spectral' reads the run's text, and batches=... have none:"
+            " set config.init_embeddings='random'."
+        )
+    path = words_param(encoder)
+    leaf = flatten(like)[path]
+    found = np.zeros(leaf.shape, np.float32), 0
+    if processes.is_main():
+        found = spectral_embeddings(rows, *leaf.shape)
+    table, pairs = multihost_utils.broadcast_one_to_all(found)
+    return {path: put(np.asarray(table), leaf)}, int(pairs)
 
 
 def label_order(source: Sequence[str], labels: Sequence[str]) -> list[int] | None:

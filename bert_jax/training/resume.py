@@ -23,7 +23,7 @@ from bert_jax.training.checkpoints import (
     has_checkpoints,
     has_imported_params_only,
 )
-from bert_jax.training.initial import initial_params, special_tokens
+from bert_jax.training.initial import initial_params, special_tokens, spectral_tables
 from bert_jax.training.listener import Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state, init_some, init_state, swapped
@@ -73,8 +73,14 @@ def restore_or_init(
         listener.line(f"start      {', '.join(origin)}")
         return init_state(task, tx, mesh, key, params, phase.batch_size), {}
     # 3. Random parameters.
-    listener.line(f"start      from random parameters, seed {config.seed}")
-    return init_state(task, tx, mesh, key, batch_size=phase.batch_size), {}
+    origin, embeddings = f"random parameters, seed {config.seed}", {}
+    if config.get("init_embeddings") == "spectral":
+        rows = run.training_rows(phase)
+        embeddings, pairs = spectral_tables(rows, like.params, config.model.name)
+        origin += f", and the spectrum of {pairs:,} pairs of neighbouring tokens"
+    listener.line(f"start      from {origin}")
+    state = init_state(task, tx, mesh, key, batch_size=phase.batch_size, embeddings=embeddings)
+    return state, {}
 
 
 def checkpoint_meta(

@@ -1,7 +1,8 @@
 """The state of training, and its creation directly in its shardings."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import flax.struct
@@ -11,7 +12,7 @@ import optax
 from jax.sharding import Mesh
 
 from bert_jax.devices import sharding
-from bert_jax.devices.trees import flatten
+from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.models import MODELS, heads
 from bert_jax.optim.average import swap_average
 from bert_jax.tasks.task import Task
@@ -101,6 +102,7 @@ def init_state(
     key: jax.Array,
     params: Any = None,
     batch_size: int = 0,
+    embeddings: Mapping[str, jax.Array] = MappingProxyType({}),
 ) -> TrainState:
     """Returns the state before the first step, created on the devices that hold it.
 
@@ -111,6 +113,8 @@ def init_state(
       key: random key for the initial parameters.
       params: initial parameters in their shardings; None: random ones.
       batch_size: rows of a batch, which determine the size of the carry.
+      embeddings: rows of random tables by path, float32[vocab, size]: those that are not 0 replace
+        the random ones, with the same root mean square.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh, batch_size))
 
@@ -119,7 +123,22 @@ def init_state(
 
     if params is not None:
         return jax.jit(from_params, out_shardings=where)(params)
-    return jax.jit(lambda key: from_params(init_params(task, key)), out_shardings=where)(key)
+
+    def from_key(key, embeddings):
+        params = flatten(init_params(task, key))
+        for path, rows in embeddings.items():
+            params[path] = _replace_rows(params[path], rows)
+        return from_params(unflatten(params))
+
+    return jax.jit(from_key, out_shardings=where)(key, dict(embeddings))
+
+
+def _replace_rows(random: jax.Array, rows: jax.Array) -> jax.Array:
+    """Returns `rows` with the root mean square of `random`, and its rows where they are 0."""
+    is_known = jnp.any(rows != 0, axis=-1, keepdims=True)
+    mean = jnp.square(rows).sum() / (is_known.sum() * rows.shape[-1])
+    scale = jnp.sqrt(jnp.square(random).mean() / mean)
+    return jnp.where(is_known, rows * scale, random)
 
 
 def init_some(

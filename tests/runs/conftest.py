@@ -38,11 +38,13 @@ _FASTER = ("JAX_DISABLE_MOST_OPTIMIZATIONS", "XLA_FLAGS")
 FASTER = {name: value for name, value in os.environ.items() if name in _FASTER}
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in FASTER}
 ENVIRONMENT["JAX_NUM_CPU_DEVICES"] = "1"
-# Two phases, so that runs stop and resume in both of them and between them.
+# Two phases, so that runs stop and resume in both of them and between them. The embeddings come
+# from the text, also on meshes and in several processes.
 SMALL = tiny.make_overrides(
     model__vocab_size=96,
     model__num_layers=1,
     steps=20,
+    init_embeddings="spectral",
     phases=((16, 0.5), (32, 0.5)),
     global_batch_size=8,
     data__line_format="sentences",

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from bert_jax.__main__ import main as run_command
@@ -17,6 +18,7 @@ from bert_jax.data.init_from import resolve
 from bert_jax.devices.sharding import make_mesh
 from bert_jax.devices.trees import flatten
 from bert_jax.exchange import export
+from bert_jax.files.errors import UserError
 from bert_jax.formats.safetensors_file import read_safetensors, write_safetensors
 from bert_jax.tasks.causal_lm import CausalLM
 from bert_jax.tasks.classification import Classification
@@ -24,7 +26,13 @@ from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.tagging import Tagging
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training.initial import initial_params
-from bert_jax.training.state import abstract_params, init_params, init_some, make_key
+from bert_jax.training.state import (
+    abstract_params,
+    init_params,
+    init_some,
+    init_state,
+    make_key,
+)
 from bert_jax.training.train import train
 from bert_jax.training.workdir import open_workdir
 from tests.tiny import PRNG_IMPL, make_task
@@ -318,3 +326,34 @@ def test_imported_parameters_cannot_be_resumed(short_run, theirs, tmp_path):
     run_command(["convert", "from_hf", str(theirs), str(tmp_path / "out"), "--nocomparison"])
     with pytest.raises(ValueError, match="holds imported parameters, not a run: start one from"):
         train(short_run, str(tmp_path / "out"))
+
+
+def test_given_rows_replace_the_random_ones_of_a_table():
+    rows = np.zeros((64, 16), np.float32)
+    rows[5:40] = np.random.default_rng(0).normal(0, 7, (35, 16))
+    task, key = make_task(), make_key(0, "init")
+    random, found = (
+        flatten(init_state(task, optax.sgd(1.0), make_mesh(), key, embeddings=embeddings).params)
+        for embeddings in ({}, {TABLE: jax.numpy.asarray(rows)})
+    )
+    scale = np.sqrt(np.square(random[TABLE]).mean() / np.square(rows[5:40]).mean())
+    np.testing.assert_allclose(found[TABLE][5:40], scale * rows[5:40], rtol=1e-5)
+    for path, values in random.items():
+        unchanged = np.r_[0:5, 40:64] if path == TABLE else slice(None)
+        np.testing.assert_allclose(found[path][unchanged], values[unchanged], atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"init_from": "x"}, "config.init_from has embeddings"),
+        ({"data": {"mode": "static"}}, "config.data.mode='static' do not tell"),
+        ({"data": {"segments": "stream"}}, "config.data.segments='stream' do not tell"),
+    ],
+)
+def test_where_spectral_embeddings_are_refused(values, message):
+    config = default_config("pretraining").to_dict() | {"init_embeddings": "spectral"}
+    config["model"]["next_sentence"] = False
+    config["data"] |= values.pop("data", {})
+    with pytest.raises(UserError, match=message):
+        store.parse(config | values)
