@@ -12,6 +12,7 @@
     python -m benchmarks.entry DIR                              checks an entry of that race
     python -m benchmarks.prepare                                from text to shards
     python -m benchmarks.retrieval --model=MODEL --out=DIR       dense, sparse, ColBERT, reranked
+    python -m benchmarks.speech FOLDER                          text of transcripts, for grammar
     python -m benchmarks.serve --model=MODEL                    requests of a server
 
 They run in a checkout. Add --help to one of them for its flags.
