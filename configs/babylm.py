@@ -39,8 +39,14 @@ def get_config(name: str = "plain") -> ConfigDict:
         config.model.predicts_next = True
         config.causal_share = 1 / 16
 
+    config.model.vocab_size = 8192  # as BabyBERTa (Huebner et al. 2021)
+    # Tokens that stand between the same words begin alike: on little text, this teaches agreement.
+    config.init_embeddings = "spectral"
+    # Scores of minimal pairs see [MASK], never another token in its place (Huebner et al. 2021).
+    config.data.mask_share, config.data.keep_share, config.data.random_share = 1.0, 0.0, 0.0
     config.data.source = ""  # there is no default text
     config.data.max_words = 10_000_000
+    config.data.max_examples_per_row = 16  # single sentences fill a row too
     config.data.validation_share = 0.01
     config.epochs = 10.0
 

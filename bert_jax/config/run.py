@@ -362,8 +362,8 @@ class PretrainingConfig(RunConfig):
     # Share of the steps, evenly spaced, in which a masked language model is trained on next tokens,
     # with causal attention (1/16 in GPT-BERT: Charpentier & Samuel 2024; with model.predicts_next).
     causal_share: float = setting(0.0, minimum=0, below=1, added_later=True)
-    # Initial embeddings of tokens: random, or spectral, singular vectors of the table of
-    # neighbouring tokens in the training text (bert_jax/data/spectral.py).
+    # Initial token embeddings: `random`, or `spectral`, a truncated singular value decomposition of
+    # the positive pointwise mutual information of adjacent tokens (bert_jax/data/spectral.py).
     init_embeddings: str = setting("random", choices=("random", "spectral"), added_later=True)
     data: DataConfig = DataConfig()
 
@@ -421,15 +421,18 @@ class PretrainingConfig(RunConfig):
     def _check_spectral(self) -> None:
         if self.init_from:
             raise UserError(
-                "init_embeddings='spectral' is for random parameters, and config.init_from has"
+                "init_embeddings='spectral' initializes a new model, and config.init_from has"
                 " embeddings: leave one of them out."
             )
-        if self.data.mode == "static" or self.data.segments == "stream":
-            field = "mode" if self.data.mode == "static" else "segments"
+        if self.data.mode == "static":
             raise UserError(
-                "init_embeddings='spectral' reads which tokens are neighbours, which rows of"
-                f" config.data.{field}={getattr(self.data, field)!r} do not tell: set"
-                " config.init_embeddings='random'."
+                "init_embeddings='spectral' needs unmasked text, and config.data.mode='static'"
+                " stores masked tokens: set config.data.mode='dynamic'."
+            )
+        if self.data.segments == "stream":
+            raise UserError(
+                "init_embeddings='spectral' is for encoders with token embeddings, not for the"
+                " characters of config.data.segments='stream': set config.init_embeddings='random'."
             )
 
     def _check_static_predictions(self) -> None:

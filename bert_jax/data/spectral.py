@@ -1,8 +1,8 @@
-"""Spectral embeddings: what the neighbours of a token say about it, before any training.
+"""Spectral embeddings: a truncated singular value decomposition of a co-occurrence matrix.
 
-Tokens that stand between the same neighbours are alike: "purple" and "green", but also all plurals.
-Singular vectors of the table of neighbours are embeddings (Levy & Goldberg 2014, "Neural Word
-Embedding as Implicit Matrix Factorization"), and take seconds where training takes minutes.
+Tokens that stand between the same tokens are alike: "purple" and "green", but also all plurals.
+Matrix factorization finds that in seconds (Levy & Goldberg 2014, "Neural Word Embedding as Implicit
+Matrix Factorization"), where training takes minutes.
 """
 
 from collections.abc import Iterator
@@ -14,57 +14,68 @@ from bert_jax.files.errors import UserError
 
 # scipy is imported in functions, since its import adds a filter of warnings.
 
-# The text that is read: the first training batches, up to so many tokens.
+# How much text is read: the first training batches, up to so many tokens.
 _MAX_TOKENS = 1 << 24
 # Exponent of the singular values; better than 1 (Levy et al. 2015, TACL 3, section 7.1).
 _POWER = 0.5
+# Singular values and rows smaller than this, relative to the largest, are rounding errors.
+_NOISE = 1e-5
 
 
 def spectral_embeddings(rows: Rows, vocab_size: int, size: int) -> tuple[np.ndarray, int]:
-    """Returns embeddings, float32[vocab, size], and the number of pairs of neighbours.
+    """Returns embeddings, float32[vocab, size], and the number of adjacent pairs of tokens.
 
-    The table has max(0, ln p(i, j) / (p(i) p(j))) for each token i and the token j after it, and
-    beside it the same for the token before. The embedding of a token is its row of the largest left
-    singular vectors, times the square roots of the singular values; 0 if it has no neighbours.
+    The matrix has max(0, ln(p(i, j) / (p(i) p(j)))) for each token i and the token j after it
+    (positive pointwise mutual information), and beside it the same for the token before it. The
+    embeddings are U S^0.5, where U are the left singular vectors of the `size` largest singular
+    values S. Tokens without a neighbor, or with neighbors that occur nowhere else, have zeros.
 
     Args:
       rows: training rows. Their first batches are read, up to 2^24 tokens; tokens of different
-        examples are no neighbours.
+        examples are not adjacent.
       vocab_size: number of rows of the result.
-      size: of an embedding.
+      size: the embedding size.
 
     Raises:
-      UserError: there are not more than `size` different tokens.
+      UserError: the rank of the matrix is not above `size`.
     """
     from scipy import sparse
-    from scipy.sparse.linalg import svds
+    from scipy.sparse.linalg import ArpackError, svds
 
     codes, counts = np.unique(np.concatenate([*_pairs(rows, vocab_size)]), return_counts=True)
     first, second = np.divmod(codes, vocab_size)
     as_first = np.bincount(first, counts, vocab_size)
     as_second = np.bincount(second, counts, vocab_size)
-    if (known := np.count_nonzero(as_first + as_second)) <= size:
-        raise UserError(
-            f"config.init_embeddings='spectral': the text has {known} different tokens, and needs"
-            f" more than the size of an embedding, {size}: give more text, or set"
-            " config.init_embeddings='random'."
-        )
     information = np.log(counts * counts.sum() / (as_first[first] * as_second[second]))
-    table = sparse.csr_array(
+    matrix = sparse.csr_array(
         (np.maximum(information, 0).astype(np.float32), (first, second)), (vocab_size, vocab_size)
     )
-    vectors, values, _ = svds(
-        sparse.hstack([table, table.T], format="csr"),
-        k=size,
-        v0=np.random.default_rng(0).standard_normal(vocab_size, np.float32),
-        return_singular_vectors="u",
+    known = np.count_nonzero(as_first + as_second)
+    error = UserError(
+        f"config.init_embeddings='spectral': the {known} different tokens of the text do not"
+        f" determine embeddings of size {size}: give more text, or set"
+        " config.init_embeddings='random'."
     )
-    has_neighbours = as_first + as_second > 0
-    return np.where(has_neighbours[:, None], vectors * values**_POWER, 0), int(counts.sum())
+    if known <= size:
+        raise error
+    try:
+        vectors, values, _ = svds(
+            sparse.hstack([matrix, matrix.T], format="csr"),
+            k=size,
+            v0=np.random.default_rng(0).standard_normal(vocab_size, np.float32),
+            return_singular_vectors="u",
+        )
+    except ArpackError:
+        raise error from None  # the matrix is 0
+    if values.min() <= _NOISE * values.max():
+        raise error
+    found = vectors * values**_POWER
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    return np.where(norms > _NOISE * norms.max(), found, 0), int(counts.sum())
 
 
 def _pairs(rows: Rows, vocab_size: int) -> Iterator[np.ndarray]:
-    """Yields i * vocab_size + j for each token i that j follows, int64[pairs] for a batch."""
+    """Yields i * vocab_size + j for each token i that j follows, int64[pairs] of each batch."""
     number = num_rows = num_tokens = 0
     while num_rows < rows.rows_per_epoch and num_tokens < _MAX_TOKENS:
         batch = rows.batch(number, 0, rows.batch_rows(number))

@@ -1,5 +1,6 @@
 """Initial parameters: copied from another run or program, random, or computed from the text."""
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -41,6 +42,8 @@ _CLASS_AXES = {
     "end_transitions": (0,),
 }
 _MAX_DIFFERENCES, _MAX_LABELS = 12, 8
+# Numbers the calls of `spectral_tables`, the same in all processes.
+_CALLS = itertools.count()
 
 
 def initial_params(
@@ -120,28 +123,34 @@ def initial_params(
 
 
 def spectral_tables(rows: Rows, like: Any, encoder: str) -> tuple[dict[str, jax.Array], int]:
-    """Returns what `init_state` takes as `embeddings`, and from how many pairs of neighbours.
+    """Returns the spectral embeddings that `init_state` takes, and `spectral_embeddings`' count.
 
     All processes call it, and get what the main one computes.
 
     Args:
-      rows: training rows (`data.spectral.spectral_embeddings`).
+      rows: training rows.
       like: abstract parameters of the run (shapes, dtypes, shardings).
       encoder: top-level name of the encoder's parameters.
 
     Raises:
-      UserError: the rows are no text, or have too few different tokens.
+      UserError: the rows are not from a corpus, or have too few different tokens.
     """
     if not isinstance(rows, CorpusRows):
         raise UserError(
-            "config.init_embeddings='spectral' reads the run's text, and batches=... have none:"
+            "config.init_embeddings='spectral' needs a corpus, and this run trains on batches=...:"
             " set config.init_embeddings='random'."
         )
     path = words_param(encoder)
     leaf = flatten(like)[path]
-    found = np.zeros(leaf.shape, np.float32), 0
+    found, problem = (np.zeros(leaf.shape, np.float32), 0), ""
     if processes.is_main():
-        found = spectral_embeddings(rows, *leaf.shape)
+        try:
+            found = spectral_embeddings(rows, *leaf.shape)
+        except UserError as error:
+            problem = str(error)
+    problem, *_ = processes.gather(f"spectral {next(_CALLS)}", problem)
+    if problem:
+        raise UserError(problem)
     table, pairs = multihost_utils.broadcast_one_to_all(found)
     return {path: put(np.asarray(table), leaf)}, int(pairs)
 

@@ -77,7 +77,7 @@ def restore_or_init(
     if config.get("init_embeddings") == "spectral":
         rows = run.training_rows(phase)
         embeddings, pairs = spectral_tables(rows, like.params, config.model.name)
-        origin += f", and the spectrum of {pairs:,} pairs of neighbouring tokens"
+        origin += f", with spectral embeddings from {pairs:,} pairs of adjacent tokens"
     listener.line(f"start      from {origin}")
     state = init_state(task, tx, mesh, key, batch_size=phase.batch_size, embeddings=embeddings)
     return state, {}

@@ -113,8 +113,8 @@ def init_state(
       key: random key for the initial parameters.
       params: initial parameters in their shardings; None: random ones.
       batch_size: rows of a batch, which determine the size of the carry.
-      embeddings: rows of random tables by path, float32[vocab, size]: those that are not 0 replace
-        the random ones, with the same root mean square.
+      embeddings: tables that replace random ones, by path, float32[vocab, size]. Rows of zeros keep
+        the random values; the others are scaled to their root mean square.
     """
     where = jax.tree.map(lambda leaf: leaf.sharding, abstract_state(task, tx, mesh, batch_size))
 
@@ -134,7 +134,7 @@ def init_state(
 
 
 def _replace_rows(random: jax.Array, rows: jax.Array) -> jax.Array:
-    """Returns `rows` with the root mean square of `random`, and its rows where they are 0."""
+    """Returns `rows`, scaled to the root mean square of `random`, whose rows replace zeros."""
     is_known = jnp.any(rows != 0, axis=-1, keepdims=True)
     mean = jnp.square(rows).sum() / (is_known.sum() * rows.shape[-1])
     scale = jnp.sqrt(jnp.square(random).mean() / mean)

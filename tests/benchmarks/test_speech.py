@@ -11,50 +11,68 @@ CHAT = """@Begin
 *CHI:\tI want that one .
 *MOT:\twhat (a)bout the <big@c big> [//] big_truck ? \x1510_20\x15
 %mor:\tpro:int|what prep|about
-*FAT:\t&=laughs we (...) are
+*FAT:\t&=laughs we (1.5) are
 \tgoing home +...
+*MOT1:\t+" where is ↑daddy (.) +..?
 *MOT:\tlook at xxx over there .
-*MOT:\toh no .
+*MOT:\toh , no .
 """
 TABLE = """id,gloss,type,speaker_role
 1,is that a choo_choo,question,Mother
 2,mine is this one,declarative,Target_Child
-3,come back here now,imperative_exclamation,Father
-4,NA,declarative,Mother
+3,I had it first,declarative,Child
+4,come back here now,imperative_emphatic,Father
+5,NA,declarative,Mother
 """
-LINES = """5
+LINES = """52
 is it too big
 put it there is it
-and what about that
+do it again
+don't you dare do that
+what a nice dog
 baby willn't fit in
 hair
 """
 
 
-def run(folder):
-    speech.run(argparse.Namespace(folder=str(folder), output=str(folder / "speech.out")))
-    return (folder / "speech.out").read_text().removesuffix("\n").split("\n\n")
+def run(folder, output):
+    speech.run(argparse.Namespace(folder=str(folder), output=str(output)))
 
 
 def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
-    (tmp_path / "c").mkdir()
-    (tmp_path / "a.cha").write_text(CHAT)
-    (tmp_path / "b.csv").write_text(TABLE)
-    (tmp_path / "c" / "one.txt").write_text(LINES)
-    (tmp_path / "notes.pdf").write_bytes(b"\xff")
-    assert run(tmp_path) == [
+    folder, output = tmp_path / "in", tmp_path / "speech.txt"
+    (folder / "c").mkdir(parents=True)
+    (folder / "a.cha").write_text(CHAT)
+    (folder / "b.csv").write_text(TABLE)
+    (folder / "c" / "one.txt").write_text(LINES)
+    (folder / "notes.pdf").write_bytes(b"\xff")
+    run(folder, output)
+    assert output.read_text().removesuffix("\n").split("\n\n") == [
         "what about the big big big truck ?",
-        "we are going home",
+        "we are going home .",
+        "where is daddy ?",
         "is that a choo choo ?",
         "come back here now !",
         "is it too big ?",
         "put it there is it ?",
-        "and what about that ?",
+        "do it again .",
+        "don't you dare do that .",
+        "what a nice dog .",
         "baby won't fit in .",
     ]
-    assert "8 utterances, 44 words" in capsys.readouterr().out
+    assert "11 utterances, 59 words" in capsys.readouterr().out
 
 
-def test_refuses_a_folder_without_utterances(tmp_path):
-    with pytest.raises(UserError, match="has no utterances"):
-        run(tmp_path)
+@pytest.mark.parametrize(
+    ("name", "content", "output", "message"),
+    [
+        ("a.pdf", "x", "speech.txt", "has no utterances"),
+        ("a.csv", "a,b\n1,2\n", "speech.txt", "a.csv lacks the columns gloss"),
+        ("a.txt", LINES, "in/speech.txt", "whose files are read: choose another"),
+    ],
+)
+def test_what_is_refused(name, content, output, message, tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / name).write_text(content)
+    with pytest.raises(UserError, match=message):
+        run(tmp_path / "in", tmp_path / output)

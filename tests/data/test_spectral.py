@@ -81,6 +81,26 @@ def test_reads_no_more_than_the_limit(monkeypatch):
     assert pairs == dense_table(batches[:2])[1]
 
 
-def test_refuses_fewer_tokens_than_features():
-    with pytest.raises(UserError, match="has 21 different tokens, and needs more than the size"):
-        spectral_embeddings(ListedRows([make_batch(0), make_batch(1)]), VOCAB, 24)
+def batch_of(ids: np.ndarray) -> dict[str, np.ndarray]:
+    return {"input_ids": ids, "example_ids": np.ones_like(ids)}
+
+
+# Each pair of six tokens once: nothing tells them apart. Two blocks of tokens have a rank of 4.
+ALIKE = batch_of(np.array([(i, j) for i in range(5, 11) for j in range(5, 11)]))
+BLOCKS = batch_of(
+    np.array([(i, j) for a in (5, 11) for i in range(a, a + 3) for j in range(a + 3, a + 6)])
+)
+
+
+@pytest.mark.parametrize(
+    ("batch", "size", "known"), [(make_batch(0), 24, 21), (ALIKE, 4, 6), (BLOCKS, 8, 12)]
+)
+def test_refuses_text_that_does_not_determine_them(batch, size, known):
+    with pytest.raises(UserError, match=f"the {known} different tokens of the text do not"):
+        spectral_embeddings(ListedRows([batch]), VOCAB, size)
+
+
+def test_tokens_apart_from_all_others_have_zeros():
+    apart = batch_of(np.array([[27, 28], [27, 28]]))
+    found, _ = spectral_embeddings(ListedRows([make_batch(0), apart] * 2), VOCAB, SIZE)
+    assert not found[27:29].any() and found[5:20].any(axis=1).all()

@@ -347,8 +347,11 @@ def test_given_rows_replace_the_random_ones_of_a_table():
     ("values", "message"),
     [
         ({"init_from": "x"}, "config.init_from has embeddings"),
-        ({"data": {"mode": "static"}}, "config.data.mode='static' do not tell"),
-        ({"data": {"segments": "stream"}}, "config.data.segments='stream' do not tell"),
+        ({"data": {"mode": "static"}}, "needs unmasked text, and config.data.mode='static'"),
+        (
+            {"data": {"segments": "stream"}},
+            "not for the characters of config.data.segments='stream'",
+        ),
     ],
 )
 def test_where_spectral_embeddings_are_refused(values, message):

@@ -65,6 +65,7 @@ def test_a_stopped_run_resumes_exactly(files, tmp_path):  # noqa: F811
         (lambda step: batches(step) | {"attention_masks": MASKS}, {}, "did you mean"),
         (batches, {"model__next_sentence": True}, "lack next_sentence_labels"),
         (batches, {"data__vocab": "train:wordpiece"}, "there is no text to train one on"),
+        (batches, {"init_embeddings": "spectral"}, "needs a corpus, and this run trains on"),
     ],
 )
 def test_what_is_refused(make, values, message, files, tmp_path):  # noqa: F811
