@@ -4,9 +4,10 @@
         "--config.data.source=text:train_10M/*.train"
     bert_jax convert to_hf DIR FOLDER --milestones
 
-The argument is plain (the default), record (both as in fast.py) or gpt_bert: plain, with masked
-tokens predicted from the position before them and every 16th step on next tokens (Charpentier &
-Samuel 2024). They have the size tiny; plain_mini, plain_small, ... are larger.
+The argument is plain (the default), record (both as in fast.py, but for vocabulary, masks and
+initial embeddings) or gpt_bert: plain, with masked tokens predicted from the position before them
+and every 16th step on next tokens (Charpentier & Samuel 2024). They have the size tiny; plain_mini,
+plain_small, ... are larger.
 
 Training takes 10 epochs, the most that the track allows (2025): at most 100 million words.
 Checkpoints after 1, 2, ... 10, 20, ... million words are kept, and the second command writes them
@@ -40,7 +41,7 @@ def get_config(name: str = "plain") -> ConfigDict:
         config.causal_share = 1 / 16
 
     config.model.vocab_size = 8192  # as BabyBERTa (Huebner et al. 2021)
-    # Tokens that stand between the same words begin alike: on little text, this teaches agreement.
+    # Four points of Zorro after a thousand steps, and none later (docs/log/recipes.md).
     config.init_embeddings = "spectral"
     # Scores of minimal pairs see [MASK], never another token in its place (Huebner et al. 2021).
     config.data.mask_share, config.data.keep_share, config.data.random_share = 1.0, 0.0, 0.0

@@ -63,12 +63,12 @@ def spectral_embeddings(rows: Rows, vocab_size: int, size: int) -> tuple[np.ndar
             sparse.hstack([matrix, matrix.T], format="csr"),
             k=size,
             v0=np.random.default_rng(0).standard_normal(vocab_size, np.float32),
-            return_singular_vectors="u",
         )
     except ArpackError:
         raise error from None  # the matrix is 0
     if values.min() <= _NOISE * values.max():
         raise error
+    assert vectors is not None
     found = vectors * values**_POWER
     norms = np.linalg.norm(found, axis=1, keepdims=True)
     return np.where(norms > _NOISE * norms.max(), found, 0), int(counts.sum())
