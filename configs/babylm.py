@@ -15,9 +15,9 @@ as FOLDER/chck_1M, ... for transformers. A text of more than 10 million words is
 documents are held out, and are not trained on, so that no run reaches 100 million: its last model
 stands for that (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
 
-Cost: 10 epochs on 10 million words of novels would be 76,000 steps of plain, about 85 minutes at
-the speed that fast.py gives for 2 CPU cores. No such run was made: neither its scores, nor record,
-gpt_bert or the larger sizes at this length, were measured.
+Cost: 10 epochs on 8.8 million words of novels and speech are 65,000 steps of plain, an hour on 2
+CPU cores with AVX-512 (34,800 tokens/s), or five and a half hours of plain_mini (6,900). No such
+run was made; docs/grammar.md has the scores of shorter ones.
 """
 
 from ml_collections import ConfigDict
@@ -41,7 +41,7 @@ def get_config(name: str = "plain") -> ConfigDict:
         config.causal_share = 1 / 16
 
     config.model.vocab_size = 8192  # as BabyBERTa (Huebner et al. 2021)
-    # Four points of Zorro after a thousand steps, and none later (docs/log/recipes.md).
+    # 1.6 points of Zorro after 2,200 steps, and none after 6,400 (docs/log/recipes.md).
     config.init_embeddings = "spectral"
     # Scores of minimal pairs see [MASK], never another token in its place (Huebner et al. 2021).
     config.data.mask_share, config.data.keep_share, config.data.random_share = 1.0, 0.0, 0.0
