@@ -37,7 +37,7 @@ def spectral_embeddings(rows: Rows, vocab_size: int, size: int) -> tuple[np.ndar
       size: the embedding size.
 
     Raises:
-      UserError: the rank of the matrix is not above `size`.
+      UserError: there are not more than `size` different tokens, or the rank is below it.
     """
     from scipy import sparse
     from scipy.sparse.linalg import ArpackError, svds

@@ -26,7 +26,7 @@ _CLUSTERS = (("SLURM_NTASKS", "SLURM_PROCID"), ("OMPI_COMM_WORLD_SIZE", "OMPI_CO
 _FAILED = "bert_jax/failed"  # folder of the shared key-value store: process number -> its error
 _SECONDS_BETWEEN_LOOKS = 0.5
 _GATHER_SECONDS = 1200  # as long as orbax waits
-_LOCKS = itertools.count()  # the same in all processes of a run
+_PROBLEMS = itertools.count()  # the same in all processes of a run
 
 
 def start(coordinator: str, num_processes: int, process_id: int) -> None:
@@ -133,6 +133,20 @@ def gather(key: str, text: str) -> list[str]:
     return [value for _, value in sorted(client.key_value_dir_get(folder))]
 
 
+def raise_together(problem: str) -> None:
+    """Raises in all processes what keeps the main one from going on. All of them call it.
+
+    Args:
+      problem: the main process's message; empty: there is none. Those of the others are ignored.
+
+    Raises:
+      UserError: the main process has a problem.
+    """
+    problem, *_ = gather(f"problem {next(_PROBLEMS)}", problem)
+    if problem:
+        raise UserError(problem)
+
+
 @contextlib.contextmanager
 def lock(workdir: str, log: Callable[[str], None]) -> Iterator[None]:
     """Locks the folder of a run until the block ends: its processes are one holder.
@@ -151,9 +165,7 @@ def lock(workdir: str, log: Callable[[str], None]) -> Iterator[None]:
                 stack.enter_context(locks.lock(workdir, log))
             except UserError as error:
                 problem = str(error)
-        problem, *_ = gather(f"lock {next(_LOCKS)}", problem)
-        if problem:
-            raise UserError(problem)
+        raise_together(problem)
         yield
 
 

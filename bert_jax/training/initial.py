@@ -1,6 +1,5 @@
 """Initial parameters: copied from another run or program, random, or computed from the text."""
 
-import itertools
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
@@ -42,8 +41,6 @@ _CLASS_AXES = {
     "end_transitions": (0,),
 }
 _MAX_DIFFERENCES, _MAX_LABELS = 12, 8
-# Numbers the calls of `spectral_tables`, the same in all processes.
-_CALLS = itertools.count()
 
 
 def initial_params(
@@ -148,9 +145,7 @@ def spectral_tables(rows: Rows, like: Any, encoder: str) -> tuple[dict[str, jax.
             found = spectral_embeddings(rows, *leaf.shape)
         except UserError as error:
             problem = str(error)
-    problem, *_ = processes.gather(f"spectral {next(_CALLS)}", problem)
-    if problem:
-        raise UserError(problem)
+    processes.raise_together(problem)
     table, pairs = multihost_utils.broadcast_one_to_all(found)
     return {path: put(np.asarray(table), leaf)}, int(pairs)
 
