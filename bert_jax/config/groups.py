@@ -136,8 +136,8 @@ class EvalConfig(Group):
     every: str = setting("10000", check=parse_duration, free=True)
     # Whether the initial parameters are evaluated too, as step 0.
     at_start: bool = setting(False, free=True)
-    # Pre-training: batches of the held-out split to evaluate; 0: all. (All labelled examples are
-    # evaluated.)
+    # Pre-training: batches to evaluate, evenly spaced in the held-out split; 0: all. (All labelled
+    # examples are evaluated.)
     max_batches: int = setting(0, minimum=0, free=True)
     # Pre-training: which part of the held-out batches is evaluated, (begin, end) as fractions.
     # Choose settings on (0.0, 0.5), and report scores on (0.5, 1.0).

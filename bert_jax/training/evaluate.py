@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -133,12 +133,16 @@ def evaluated_batches(
     batches = enumerate(rows.evaluation_batches(batch_size))
     if not config.has_corpus:
         return batches
-    numbers = evaluated_numbers(config, rows.rows_per_epoch, batch_size)
-    return itertools.islice(batches, numbers.start, numbers.stop)
+    numbers = set(evaluated_numbers(config, rows.rows_per_epoch, batch_size))
+    return ((number, batch) for number, batch in batches if number in numbers)
 
 
-def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> range:
+def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> Sequence[int]:
     """Returns the numbers of the batches of a corpus that are evaluated; see `evaluated_batches`.
+
+    Rows are in the order of the text, so `config.eval.max_batches` batches are evenly spaced. A
+    stream's are the first ones: each has rows from everywhere in the text and continues the one
+    before.
 
     Args:
       config: the run's configuration.
@@ -149,9 +153,12 @@ def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> rang
     begin, end = config.eval.part
     first = min(round(begin * count), count - 1)
     last = max(round(end * count), first + 1)
-    if config.eval.max_batches:
-        last = min(last, first + config.eval.max_batches)
-    return range(first, last)
+    numbers, most = range(first, last), config.eval.max_batches
+    if not 0 < most < len(numbers):
+        return numbers
+    if config.data.segments == "stream":
+        return numbers[:most]
+    return [numbers[index * len(numbers) // most] for index in range(most)]
 
 
 def evaluation_batch_size(config: RunConfig, phase: Phase) -> int:

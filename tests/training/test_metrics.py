@@ -227,12 +227,10 @@ def test_the_clock_knows_what_the_run_took_without_what_it_was_stopped_for(monke
 ROWS: Any = SimpleNamespace(rows_per_epoch=21, evaluation_batches=lambda size: "abcdef")
 
 
-def numbers(part=(0.0, 1.0), **changes):
-    values = {"eval.part": part, **{f"eval.{name}": value for name, value in changes.items()}}
-    return [
-        number
-        for number, _ in evaluated_batches(default_config("pretraining").replace(values), ROWS, 4)
-    ]
+def numbers(part=(0.0, 1.0), most=0, segments="pairs"):
+    values = {"eval.part": part, "eval.max_batches": most, "data.segments": segments}
+    config = default_config("pretraining" if segments == "pairs" else "bidirectional_lm").replace(values)
+    return [number for number, _ in evaluated_batches(config, ROWS, 4)]
 
 
 def test_parts_divide_the_batches():
@@ -243,7 +241,13 @@ def test_parts_divide_the_batches():
 
 def test_a_part_has_at_least_one_batch_and_at_most_max_batches():
     assert numbers((0.98, 1.0)) == [5] and numbers((0.0, 0.01)) == [0]
-    assert numbers((0.5, 1.0), max_batches=2) == [3, 4]
+    assert numbers((0.5, 1.0), 4) == [3, 4, 5]
+
+
+def test_max_batches_are_spread_over_the_text_but_are_the_first_ones_of_streams():
+    assert numbers(most=3) == [0, 2, 4] and numbers(most=4) == [0, 1, 3, 4]
+    assert numbers((0.5, 1.0), 1) == [3]
+    assert numbers(most=3, segments="stream") == [0, 1, 2]
 
 
 @pytest.mark.parametrize("part", [(), (0.5,), (0.5, 0.5), (0.5, 1.5), (-0.1, 1.0), ("a", 1.0)])
