@@ -4,7 +4,7 @@
         --set data=FOLDER --seeds=5 --parallel=2
 
 Each seed has a pre-training of its own, so that the spread includes that of pre-training. All
-pre-trainings share the vocabulary of the first one. A tagger is trained at each of several learning
+pre-trainings share the vocabulary of the first one, except the parts that change it. A tagger is trained at each of several learning
 rates, since the best one depends on the size of the pre-trained weights (docs/log/finetuning.md).
 """
 
@@ -37,6 +37,10 @@ PARTS = {
         {"model.norm_place": "post", "optimizer.learning_rate": 1e-3},
     ),
     "query_key_norm": Part("queries and keys not normalized", {"model.query_key_norm": False}),
+    "window": Part(
+        "windows of 17 tokens in every second layer",
+        {"model.attention_pattern": "window", "model.attention_window": 8, "model.global_every": 2},
+    ),
     "convolution": Part("a convolution", {"model.convolution": 3}),
     "feed_forward": Part("no gate", {"model.feed_forward": "plain"}),
     "biases": Part("biases", {"model.biases": True}),
@@ -45,6 +49,8 @@ PARTS = {
     "masked_15": Part(
         "masks 15 %", {"data.masked_lm_prob": 0.15, "data.final_masked_lm_prob": 0.0}
     ),
+    "cased": Part("cased vocabulary", {"data.vocab": "train:wordpiece", "data.lowercase": False}),
+    "bpe": Part("BPE, cased", {"data.vocab": "train:bpe", "data.lowercase": False}),
     "paper": Part("the paper's recipe", config="configs/{size}.py"),
 }
 # At a small scale, in addition to what all sweeps have.
@@ -85,9 +91,9 @@ def get_sweep(
     for name in names:
         part = PARTS[name]
         values = {"data.source": corpus, "data.eval_masked_lm_prob": 0.15}
-        values |= ({} if scale == "paper" else _SHORT) | part.overrides
         if name != names[0]:
             values["data.vocab"] = f"{{data:{names[0]}}}/vocab.txt"
+        values |= ({} if scale == "paper" else _SHORT) | part.overrides
         values |= parse_overrides(pretraining, name)
         config = part.config.format(size=size)
         runs.append(Run(name, config, values, seeds=0, system=name, task="pretraining"))
