@@ -34,10 +34,7 @@ class BertConfig(TransformerConfig):
 
     def check(self) -> None:
         super().check()
-        self._check_token_types()
-
-    def _check_token_types(self) -> None:
-        if self.type_vocab_size == 1:
+        if self.reads_token_types and self.type_vocab_size == 1:
             raise UserError(
                 "type_vocab_size=1 is too few: a row has two segments (0: no token types)."
             )
@@ -156,18 +153,12 @@ class RobertaConfig(BertConfig):
     vocab_size: int = 50_265
     activation: str = "gelu"
     layer_norm_epsilon: float = 1e-5
-    # One type, which all tokens have.
-    type_vocab_size: int = setting(1)
+    # Rows of the table of token types, of which all tokens have the first.
+    type_vocab_size: int = setting(1, minimum=1)
     next_sentence: bool = False
 
     position_offset = 2  # the published program counts from 2
-
-    def _check_token_types(self) -> None:
-        if self.type_vocab_size != 1:
-            raise UserError(
-                f"type_vocab_size={self.type_vocab_size} must be 1 with name={self.name!r}: all"
-                " tokens have the same type."
-            )
+    reads_token_types = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

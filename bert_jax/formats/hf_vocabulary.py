@@ -26,7 +26,7 @@ from bert_jax.formats.foreign import (
     text_vocabulary,
 )
 from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
-from bert_jax.text.byte_level_tokenizer import find_special
+from bert_jax.text.byte_level_tokenizer import find_special, lowercases
 from bert_jax.text.ruled_wordpiece import (
     ordered_pieces,
     read_components,
@@ -109,7 +109,7 @@ def _from_tokenizer_json(
             return _wordpiece(text_vocabulary(content), settings, tokenizer, choices)
         case "BPE":
             _check_byte_level(tokenizer, file, settings)
-            return read_vocabulary(file), _chosen(choices, False)
+            return read_vocabulary(file), _chosen(choices, lowercases(tokenizer))
         case "Unigram":
             pieces = {piece for piece, _ in model["vocab"]}
             settings.check("Unigram", find_special(dict.fromkeys(pieces, 0)), tokenizer)

@@ -6,6 +6,7 @@ Pickled weights (`pytorch_model.bin`) are never opened: loading a pickle can run
 import dataclasses
 import glob
 import os
+import re
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -298,18 +299,20 @@ def _weight_files(path: str) -> list[str]:
         return sorted(files)
     if os.path.isfile(single):
         return [single]
-    pickles = (glob.glob(os.path.join(glob.escape(path), f"*{end}")) for end in _PICKLES)
-    if files := next(filter(None, pickles), None):
-        raise _pickle_error(files[0])
+    for pattern in ("pytorch_model*", "*"):
+        for end in _PICKLES:
+            if files := glob.glob(os.path.join(glob.escape(path), pattern + end)):
+                raise _pickle_error(files[0])
     raise UserError(f"{path} has no {WEIGHTS}.")
 
 
 def _pickle_error(path: str) -> UserError:
-    folder = os.path.dirname(path) or "."
+    parts = re.sub(r"-\d+-of-\d+", "-*", path)
+    target = os.path.join(os.path.dirname(path), WEIGHTS)
     return UserError(
         f"{path} is a pickle, which can run any code when it is loaded, so it is never opened here."
-        " If you trust it, convert it to safetensors with transformers: python -c 'from"
-        " transformers import AutoModelForPreTraining as M, AutoTokenizer as T;"
-        f' M.from_pretrained("{folder}").save_pretrained("NEW");'
-        f' T.from_pretrained("{folder}").save_pretrained("NEW")\''
+        " Let torch convert it to safetensors without running any: python -c 'import glob, torch;"
+        " from safetensors.torch import save_file; save_file({k: v.contiguous().clone() for f in"
+        f' glob.glob("{parts}") for k, v in torch.load(f, weights_only=True).items()}}, "{target}",'
+        ' {"format": "pt"})\''
     )

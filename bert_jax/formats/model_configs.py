@@ -176,11 +176,9 @@ class _Roberta(BertFile):
 ROBERTA = _Roberta(
     title="RoBERTa",
     fields=BERT.fields,
-    architecture={"name": "roberta", "type_vocab_size": 1, "next_sentence": False}
-    | {**_GELU, **BERT_STACK},
-    required={**BERT.required, "model_type": "roberta", "hidden_act": "gelu"}
-    | {"type_vocab_size": 1, "pad_token_id": 1},
-    defaults={**BERT.defaults, "type_vocab_size": 1, "hidden_act": "gelu"},
+    architecture={"name": "roberta", "next_sentence": False} | {**_GELU, **BERT_STACK},
+    required={**BERT.required, "model_type": "roberta", "hidden_act": "gelu", "pad_token_id": 1},
+    defaults={**BERT.defaults, "hidden_act": "gelu"},
 )
 XLM_ROBERTA = dataclasses.replace(
     ROBERTA,

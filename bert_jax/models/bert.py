@@ -65,8 +65,7 @@ class Embeddings(nn.Module):
 
     Attributes:
       config: the encoder's configuration.
-      num_token_types: rows of the token type table; 1: all tokens have the same type; 0: there is
-        no table.
+      num_token_types: rows of the token type table; 0: there is none.
       has_norm: whether there is a layer norm.
     """
 
@@ -109,7 +108,7 @@ class Embeddings(nn.Module):
             x += sinusoidal(places, config.embedding_size)  # [B, S, D]
         if self.num_token_types:
             types = batch["token_type_ids"]
-            types = types if self.num_token_types > 1 else jnp.zeros_like(types)
+            types = types if config.reads_token_types else jnp.zeros_like(types)
             x += self.token_type_embeddings(types)  # [B, S, D]
         if config.convolution:
             x = self.convolution(x, batch["example_ids"])  # [B, S, D]

@@ -9,8 +9,8 @@ one character (" " as "Ġ"), so there is no unknown text. The package `tokenizer
 `bpe`, merges pairs of pieces in the order of the file's merges. Special tokens in text are plain
 text, unless asked for.
 
-Of the components of a tokenizer.json, the normalizer may be NFC or missing, the pre-tokenizer must
-be ByteLevel; others are refused by name.
+Of the components of a tokenizer.json, the normalizer may be NFC, Lowercase, a sequence of these or
+missing, the pre-tokenizer must be ByteLevel; others are refused by name.
 """
 
 import bisect
@@ -55,23 +55,22 @@ class ByteLevelTokenizer(Tokenizer):
 
     Args:
       vocabulary: the bytes of a tokenizer.json.
-      lowercase: must be False: byte-level vocabularies have both cases.
+      lowercase: whether the normalizer of the file lower-cases text.
       path: name of the file in errors.
 
     Raises:
-      UserError: it is not a tokenizer.json of this kind, a special token is missing, or the package
-        `tokenizers` is.
+      UserError: it is not a tokenizer.json of this kind, it has another case, a special token is
+        missing, or the package `tokenizers` is.
     """
 
     KIND = "byte_level"
 
     def __init__(self, vocabulary: bytes, lowercase: bool, path: str = "the tokenizer.json"):
         super().__init__(vocabulary, lowercase, path)
-        if lowercase:
-            raise UserError(
-                f"{path} is a byte-level BPE, which has case: set data.lowercase=False."
-            )
         content = _read(vocabulary, path)
+        if lowercase != (found := lowercases(content)):
+            verb = "lower-cases text" if found else "keeps case"
+            raise UserError(f"The normalizer of {path} {verb}: set data.lowercase={found}.")
         self._library = _open(content, path)
         added = content.get("added_tokens") or []
         self._ids = content["model"]["vocab"]
@@ -152,6 +151,18 @@ class ByteLevelTokenizer(Tokenizer):
         return [part for part in re.split("|".join(names), text) if part]
 
 
+def lowercases(content: Mapping[str, Any]) -> bool:
+    """Returns whether a tokenizer.json lower-cases text."""
+    return "Lowercase" in _normalizers(content)
+
+
+def _normalizers(content: Mapping[str, Any]) -> list[str]:
+    """Returns the types of the normalizer's steps."""
+    found = content.get("normalizer") or {}
+    steps = found.get("normalizers", ()) if found.get("type") == "Sequence" else [found]
+    return [step["type"] for step in steps if step]
+
+
 def _bytes(piece: str) -> bytes:
     return bytes(_BYTES.get(character, 0x20) for character in piece)
 
@@ -183,7 +194,7 @@ def _read(vocabulary: bytes, path: str) -> dict[str, Any]:
     kind = words.get("type") if words.get("use_regex", True) else "no pattern"
     for name, value, allowed in (
         ("pre_tokenizer", kind, ("ByteLevel",)),
-        ("normalizer", (content.get("normalizer") or {}).get("type"), (None, "NFC")),
+        *(("normalizer", step, ("NFC", "Lowercase")) for step in _normalizers(content)),
         *((name, model.get(name) or None, (None,)) for name in others),
     ):
         if value not in allowed:

@@ -156,7 +156,7 @@ def evaluated_numbers(config: RunConfig, num_rows: int, batch_size: int) -> Sequ
     numbers, most = range(first, last), config.eval.max_batches
     if not 0 < most < len(numbers):
         return numbers
-    if config.data.segments == "stream":
+    if config.get("data.segments") == "stream":
         return numbers[:most]
     return [numbers[index * len(numbers) // most] for index in range(most)]
 

@@ -4,8 +4,9 @@
         --set data=FOLDER --seeds=5 --parallel=2
 
 Each seed has a pre-training of its own, so that the spread includes that of pre-training. All
-pre-trainings share the vocabulary of the first one, except the parts that change it. A tagger is trained at each of several learning
-rates, since the best one depends on the size of the pre-trained weights (docs/log/finetuning.md).
+pre-trainings share the vocabulary of the first one, except the parts that change it. A tagger is
+trained at each of several learning rates, since the best one depends on the size of the pre-trained
+weights (docs/log/finetuning.md).
 """
 
 from typing import Any, NamedTuple

@@ -163,9 +163,9 @@ def their_outputs(model, batch):
 
 
 def their_inputs(model, batch):
-    """Returns the ids, and token types where there are two: GPT's class takes them for words."""
+    """Returns the ids, and the token types that a model reads: GPT's class takes them for words."""
     names = {"input_ids": "input_ids", "example_ids": "attention_mask"}
-    if getattr(model.config, "type_vocab_size", 0) > 1:
+    if model.config.model_type in ("bert", "electra") and model.config.type_vocab_size:
         names["token_type_ids"] = "token_type_ids"
     return {theirs: torch.tensor(batch[ours]).long() for ours, theirs in names.items()}
 

@@ -25,7 +25,10 @@ def train_byte_level(path, kind: str) -> None:
     is_modern = kind == "modernbert"
     special = ["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"] if is_modern else [*ROBERTA, "<mask>"]
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC() if is_modern else None
+    if is_modern:
+        tokenizer.normalizer = normalizers.NFC()
+    elif kind == "uncased":
+        tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Lowercase()])
     add_prefix_space = kind == "prefix"
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
     trainer = trainers.BpeTrainer(

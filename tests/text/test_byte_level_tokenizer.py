@@ -16,14 +16,14 @@ tokenizers = pytest.importorskip("tokenizers")
 transformers = pytest.importorskip("transformers")
 
 
-@pytest.fixture(scope="module", params=["roberta", "prefix", "modernbert"])
+@pytest.fixture(scope="module", params=["roberta", "prefix", "modernbert", "uncased"])
 def pair(request, tmp_path_factory):
     """Our tokenizer and the library's, of one file."""
     path = tmp_path_factory.mktemp(request.param) / "tokenizer.json"
     train_byte_level(path, request.param)
     theirs = tokenizers.Tokenizer.from_file(str(path))
     theirs.encode_special_tokens = True
-    return load_tokenizer(path, lowercase=False), theirs
+    return load_tokenizer(path, lowercase=request.param == "uncased"), theirs
 
 
 def fuzz(count: int) -> list[str]:
@@ -129,7 +129,8 @@ ADDED = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special
 @pytest.mark.parametrize(
     "part, value, message",
     [
-        ("normalizer", {"type": "Lowercase"}, "normalizer='Lowercase': only None or 'NFC'"),
+        ("normalizer", {"type": "NFKC"}, "normalizer='NFKC': only 'NFC' or 'Lowercase'"),
+        ("normalizer", {"type": "Lowercase"}, "lower-cases text: set data.lowercase=True"),
         ("pre_tokenizer", {"type": "Whitespace"}, "pre_tokenizer='Whitespace': only 'ByteLevel'"),
         ("added_tokens", [{"id": 9999, "content": "x", **ADDED}], "does not number its pieces"),
         ("model", {"type": "BPE", "vocab": {"a": 0}, "merges": []}, r"lacks \[PAD\], \[UNK\]"),

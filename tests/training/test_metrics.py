@@ -229,7 +229,9 @@ ROWS: Any = SimpleNamespace(rows_per_epoch=21, evaluation_batches=lambda size: "
 
 def numbers(part=(0.0, 1.0), most=0, segments="pairs"):
     values = {"eval.part": part, "eval.max_batches": most, "data.segments": segments}
-    config = default_config("pretraining" if segments == "pairs" else "bidirectional_lm").replace(values)
+    config = default_config("pretraining" if segments == "pairs" else "bidirectional_lm").replace(
+        values
+    )
     return [number for number, _ in evaluated_batches(config, ROWS, 4)]
 
 

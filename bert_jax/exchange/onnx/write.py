@@ -128,7 +128,7 @@ _CRF = ("transitions", "start_transitions", "end_transitions")
 
 
 def _inputs(model: EncoderConfig) -> tuple[str, ...]:
-    has_types = getattr(model, "type_vocab_size", 0) > 1  # one is that of all tokens
+    has_types = getattr(model, "type_vocab_size", 0) and model.reads_token_types
     return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))
 
 

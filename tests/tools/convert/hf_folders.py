@@ -23,7 +23,7 @@ _BERT = {
     "intermediate_size": 32,
     "max_position_embeddings": 40,
 }
-_ROBERTA = _BERT | {"max_position_embeddings": 42, "type_vocab_size": 1, "pad_token_id": 1}
+_ROBERTA = _BERT | {"max_position_embeddings": 42, "pad_token_id": 1}
 # By the beginning of the names of classes.
 SIZES = {
     "Bert": _BERT,
@@ -32,7 +32,8 @@ SIZES = {
         "max_position_embeddings": 40,
     },
     "Electra": _BERT | {"embedding_size": 8},
-    **dict.fromkeys(("Roberta", "XLMRoberta"), _ROBERTA),
+    "Roberta": _ROBERTA | {"type_vocab_size": 2},  # of which all tokens have the first
+    "XLMRoberta": _ROBERTA | {"type_vocab_size": 1},
     "ModernBert": _BERT
     | {"num_hidden_layers": 4, "intermediate_size": 24, "local_attention": 8, "pad_token_id": 0}
     | dict.fromkeys(f"{name}_token_id" for name in ("bos", "eos", "cls", "sep")),

@@ -91,7 +91,7 @@ BERT = {
     "vocabulary of another size": (configure(vocab_size=58), "57 pieces and the model 58"),
     "activation": (configure(hidden_act="relu"), "hidden_act='relu': only gelu, "),
     "no size": (configure(hidden_size=None), "config.json lacks hidden_size"),
-    "pickle": (to_pickle, r"pytorch_model.bin is a pickle.*AutoModelForPreTraining"),
+    "pickle": (to_pickle, r"pytorch_model.bin is a pickle.*weights_only=True"),
     "no weights": (remove("model.safetensors"), "has no model.safetensors"),
     "no config": (remove("config.json"), "config.json is missing"),
     "no vocabulary": (remove("vocab.txt"), "neither vocab.txt nor tokenizer.json"),
