@@ -41,7 +41,7 @@ def get_config(name: str = "plain") -> ConfigDict:
         config.causal_share = 1 / 16
 
     config.model.vocab_size = 8192  # as BabyBERTa (Huebner et al. 2021)
-    # 1.6 points of Zorro after 2,200 steps, and none after 6,400 (docs/log/recipes.md).
+    # 0.035 bits per character after 2,200 steps, perhaps a point of Zorro (docs/log/recipes.md).
     config.init_embeddings = "spectral"
     # Scores of minimal pairs see [MASK], never another token in its place (Huebner et al. 2021).
     config.data.mask_share, config.data.keep_share, config.data.random_share = 1.0, 0.0, 0.0
