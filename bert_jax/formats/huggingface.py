@@ -311,7 +311,7 @@ def _pickle_error(path: str) -> UserError:
     target = os.path.join(os.path.dirname(path), WEIGHTS)
     return UserError(
         f"{path} is a pickle, which can run any code when it is loaded, so it is never opened here."
-        " Let torch convert it to safetensors without running any: python -c 'import glob, torch;"
+        " Let torch convert it to safetensors without running code: python -c 'import glob, torch;"
         " from safetensors.torch import save_file; save_file({k: v.contiguous().clone() for f in"
         f' glob.glob("{parts}") for k, v in torch.load(f, weights_only=True).items()}}, "{target}",'
         ' {"format": "pt"})\''
