@@ -72,8 +72,8 @@ class EncoderConfig(Group):
     is_causal = False
     # Rows of the table of learned positions before that of the first position.
     position_offset = 0
-    # Whether an embedding depends on the type of its token; if not, all have the first type.
-    reads_token_types = True
+    # Whether an embedding depends on the type of its token.
+    reads_token_types = False
     # Activation of the pooler: `tanh`, `relu` or `gelu`.
     pooler_activation = "tanh"
 

@@ -32,6 +32,10 @@ class BertConfig(TransformerConfig):
     type_vocab_size: int = setting(2, minimum=0)
     next_sentence: bool = True
 
+    @property
+    def reads_token_types(self) -> bool:
+        return self.type_vocab_size > 0
+
     def check(self) -> None:
         super().check()
         if self.reads_token_types and self.type_vocab_size == 1:
@@ -158,7 +162,10 @@ class RobertaConfig(BertConfig):
     next_sentence: bool = False
 
     position_offset = 2  # the published program counts from 2
-    reads_token_types = False
+
+    @property
+    def reads_token_types(self) -> bool:
+        return False  # all tokens have the first type
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -51,11 +51,11 @@ def write(model: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
     table = NAMES[model.config.model.name][_FORMAT]
     tensors = export_params(params, table, FORMATS[_FORMAT].TITLE)
     tensors = {_stored_name(tensor, name): array for tensor, array in tensors.items()}
-    reads_pairs = family.reads_pairs and model.config["model.type_vocab_size"] > 0
     (folder / "config.json").write_text(_json_text(_config(model, name, family)), encoding="utf-8")
     if family is OWN:
         (folder / MODELING.name).write_bytes(MODELING.read_bytes())
-    write_tokenizer(model, folder, reads_pairs, family.frames_text)
+    reads_types = model.config.model.reads_token_types
+    write_tokenizer(model, folder, reads_types, family.frames_text)
     projection = tensors.pop("projection.weight", None)
     # transformers requires the metadata.
     write_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
@@ -215,24 +215,24 @@ _OWN_CLASSES = ("ForMaskedLM", "ForSequenceClassification", "ForTokenClassificat
 
 
 def write_tokenizer(
-    model: LoadedModel, folder: pathlib.Path, reads_pairs: bool, frames_text: bool
+    model: LoadedModel, folder: pathlib.Path, reads_types: bool, frames_text: bool
 ) -> None:
     """Writes the tokenizer files and the vocabulary; see `Family` for the last two arguments."""
     vocabulary = model.vocabulary
     if vocabulary.kind == ".gpt":
         files = _gpt_files(model)
     else:
-        files = _tokenizer_files(model, reads_pairs, frames_text)
+        files = _tokenizer_files(model, reads_types, frames_text)
     for name, text in files.items():
         (folder / name).write_text(text, encoding="utf-8")
     if vocabulary.kind != ".gpt" and vocabulary.copy_name not in files:
         (folder / vocabulary.copy_name).write_bytes(vocabulary.content)
 
 
-def _tokenizer_files(model: LoadedModel, reads_pairs: bool, frames_text: bool) -> dict[str, str]:
+def _tokenizer_files(model: LoadedModel, reads_types: bool, frames_text: bool) -> dict[str, str]:
     content = model.vocabulary.content
     settings = tokenizer_config(model.tokenizer, _max_length(model.config))
-    if not reads_pairs:
+    if not reads_types:
         # GPT's class in transformers would add the embeddings of the words 0 and 1 for them, and
         # other classes refuse them.
         settings["model_input_names"].remove("token_type_ids")

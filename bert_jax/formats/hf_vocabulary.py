@@ -26,7 +26,7 @@ from bert_jax.formats.foreign import (
     text_vocabulary,
 )
 from bert_jax.formats.hf_tokenizer_settings import TokenizerSettings, read_settings
-from bert_jax.text.byte_level_tokenizer import find_special, lowercases
+from bert_jax.text.byte_level_tokenizer import component_steps, find_special, lowercases
 from bert_jax.text.ruled_wordpiece import (
     ordered_pieces,
     read_components,
@@ -270,7 +270,7 @@ def _unigram_model(tokenizer: Json, file: str) -> Vocabulary:
 def _charsmap(tokenizer: Json, file: str) -> bytes:
     """Returns the normalization table of a tokenizer.json, which has SentencePiece's steps only."""
     spaces, charsmap = {"Replace": {"Regex": " {2,}"}}, b""
-    for step in _steps(tokenizer.get("normalizer"), "normalizers"):
+    for step in component_steps(tokenizer.get("normalizer"), "normalizers"):
         if step["type"] == "Precompiled" and not charsmap:
             charsmap = base64.b64decode(step["precompiled_charsmap"])
         elif step.get("pattern") != spaces.get(step["type"]):
@@ -280,21 +280,12 @@ def _charsmap(tokenizer: Json, file: str) -> bytes:
             f"{file} has no normalizer of type 'Precompiled', which SentencePiece models have:"
             " name the model with --vocab=PATH."
         )
-    for step in _steps(tokenizer.get("pre_tokenizer"), "pretokenizers"):
+    for step in component_steps(tokenizer.get("pre_tokenizer"), "pretokenizers"):
         prefix = step.get("prepend_scheme", "always"), step.get("add_prefix_space", True)
         is_space = step["type"] == "Metaspace" and step.get("replacement") == "\u2581"
         if step["type"] != "WhitespaceSplit" and not (is_space and prefix == ("always", True)):
             raise _step_error(file, "pre_tokenizer", step)
     return charsmap
-
-
-def _steps(component: Json | None, name: str) -> list[Json]:
-    """Returns the steps of a component of a tokenizer.json, which may be a sequence."""
-    if not component:
-        return []
-    if component["type"] != "Sequence":
-        return [component]
-    return [step for part in component[name] for step in _steps(part, name)]
 
 
 def _step_error(file: str, component: str, step: Json) -> UserError:

@@ -62,7 +62,6 @@ class Family:
       prefix: beginning of the names of their classes.
       tasks: values of `config.task.name` for which its classes have the same head as this package.
       classes: ends of the names of the classes without such a head.
-      reads_pairs: whether the encoder reads token types.
       activation: the only activation; empty: any of ACTIVATIONS.
       has_pairs: whether there is a class with the head for the next sentence.
     """
@@ -71,7 +70,6 @@ class Family:
     prefix: str
     tasks: tuple[str, ...] = ("classification", "tagging", "span")
     classes: tuple[str, ...] = ("Model", "ForMaskedLM")
-    reads_pairs: bool = True
     activation: str = ""
     has_pairs: bool = False
 
@@ -90,23 +88,17 @@ FAMILIES = {
         ("Model", "ForPreTraining", "ForMaskedLM", "ForNextSentencePrediction"),
         has_pairs=True,
     ),
-    "distilbert": Family(model_configs.DISTILBERT, "DistilBert", reads_pairs=False),
+    "distilbert": Family(model_configs.DISTILBERT, "DistilBert"),
     "electra": Family(
         model_configs.ELECTRA,
         "Electra",
         classes=("Model", "ForMaskedLM", "ForPreTraining"),
         activation="gelu",
     ),
-    "roberta": Family(model_configs.ROBERTA, "Roberta", reads_pairs=False, activation="gelu"),
-    "xlm_roberta": Family(
-        model_configs.XLM_ROBERTA, "XLMRoberta", reads_pairs=False, activation="gelu"
-    ),
-    "modernbert": Family(
-        model_configs.MODERNBERT, "ModernBert", (), reads_pairs=False, activation="gelu"
-    ),
-    "gpt": Family(
-        model_configs.GPT, "OpenAIGPT", (), ("LMHeadModel",), False, activation="gelu_tanh"
-    ),
+    "roberta": Family(model_configs.ROBERTA, "Roberta", activation="gelu"),
+    "xlm_roberta": Family(model_configs.XLM_ROBERTA, "XLMRoberta", activation="gelu"),
+    "modernbert": Family(model_configs.MODERNBERT, "ModernBert", (), activation="gelu"),
+    "gpt": Family(model_configs.GPT, "OpenAIGPT", (), ("LMHeadModel",), activation="gelu_tanh"),
 }
 # A BERT with options of this package, for which the exported folder has the classes.
 OWN = Family(model_configs.OWN_BERT, "BertJax", ("classification", "tagging"))

@@ -157,10 +157,21 @@ def lowercases(content: Mapping[str, Any]) -> bool:
 
 
 def _normalizers(content: Mapping[str, Any]) -> list[str]:
-    """Returns the types of the normalizer's steps."""
-    found = content.get("normalizer") or {}
-    steps = found.get("normalizers", ()) if found.get("type") == "Sequence" else [found]
-    return [step["type"] for step in steps if step]
+    return [step["type"] for step in component_steps(content.get("normalizer"), "normalizers")]
+
+
+def component_steps(component: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
+    """Returns the steps of a component of a tokenizer.json, which may be a sequence.
+
+    Args:
+      component: its content.
+      name: key of the steps of a sequence.
+    """
+    if not component:
+        return []
+    if component["type"] != "Sequence":
+        return [component]
+    return [step for part in component.get(name, ()) for step in component_steps(part, name)]
 
 
 def _bytes(piece: str) -> bytes:

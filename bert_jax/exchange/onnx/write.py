@@ -128,8 +128,8 @@ _CRF = ("transitions", "start_transitions", "end_transitions")
 
 
 def _inputs(model: EncoderConfig) -> tuple[str, ...]:
-    has_types = getattr(model, "type_vocab_size", 0) and model.reads_token_types
-    return ("input_ids", "attention_mask", *(["token_type_ids"] if has_types else []))
+    types = ["token_type_ids"] if model.reads_token_types else []
+    return ("input_ids", "attention_mask", *types)
 
 
 def _shape(info: onnx.ValueInfoProto) -> list[int | str]:

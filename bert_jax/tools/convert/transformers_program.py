@@ -46,8 +46,7 @@ def run(loaded: LoadedModel, batch: Batch) -> Outputs:
     tensors = {name: torch.from_numpy(array.astype(np.int64)) for name, array in batch.items()}
     inputs = {"input_ids": tensors["input_ids"], "attention_mask": tensors["example_ids"]}
     # transformers' GPT would add the embeddings of the words 0 and 1 for token types.
-    has_types = getattr(loaded.model, "type_vocab_size", 0)
-    if FAMILIES[loaded.model.name].reads_pairs and has_types:
+    if loaded.model.reads_token_types:
         inputs["token_type_ids"] = tensors["token_type_ids"]
     with torch.no_grad():
         values = _outputs(model, inputs)
