@@ -2,9 +2,10 @@
 
     python -m benchmarks.speech FOLDER --output=speech.txt
 
-FOLDER holds files of CHILDES, at any depth: transcripts in CHAT (.cha), tables of AO-CHILDES (.csv;
-https://github.com/UIUCLearningLanguageLab/AOCHILDES), or utterances without punctuation, one per
-line (.txt). Utterances of fewer than three words and those with unintelligible words are left out.
+FOLDER holds files of CHILDES, at any depth: transcripts in CHAT (.cha) or TalkBank's XML (.xml),
+tables of AO-CHILDES (.csv; https://github.com/UIUCLearningLanguageLab/AOCHILDES), or utterances
+without punctuation, one per line (.txt). Utterances of fewer than three words and those with
+unintelligible words are left out.
 The text has a document per utterance. In files without punctuation, a rule finds the questions: in
 the transcripts of Brown, Bloom and Gelman, it agrees with 85 % of the marks, and most of the others
 are questions with the word order of statements.
@@ -13,6 +14,7 @@ are questions with the word order of statements.
 import argparse
 import csv
 import re
+import xml.etree.ElementTree as xml
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,6 +30,7 @@ FLAGS = (
 MIN_WORDS = 3
 _WORD = re.compile(r"\w[\w'-]*")
 _UNINTELLIGIBLE = re.compile(r"\b(xxx?|yyy?|www)\b")
+_XML = "{http://www.talkbank.org/ns/talkbank}"
 # A part of AO-CHILDES' types of utterances -> what ends such a one.
 _ENDS = {"question": "?", "imperative": "!"}
 # What CHAT marks in an utterance, in this order -> what stands there in the text.
@@ -45,6 +48,7 @@ _CHAT_MARKS = (
     (r"[^\w\s'.,!?-]", ""),  # overlaps, tones, omitted sounds
     (r"\s+", " "),
 )
+_CHILDREN = ("Target_Child", "Child")  # the roles that both tables and XML name
 _AUXILIARY = (
     "(?:(?:is|are|was|were|does|did|could|would|should|has|have|had|do|ca|wo|sha)n't"
     "|is|are|am|was|were|do|does|did|can|could|shall|will|would|should|may|might|must|has|have|had)"
@@ -81,6 +85,52 @@ def read_chat(path: Path) -> Iterator[str]:
             yield said.strip()
 
 
+def read_xml(path: Path) -> Iterator[str]:
+    """Yields utterances of a transcript in TalkBank's XML, with punctuation.
+
+    Raises:
+      UserError: it is not such a file.
+    """
+    try:
+        root = xml.parse(path).getroot()
+    except xml.ParseError as error:
+        raise UserError(f"{path} is not XML ({error}): move it out of the folder.") from error
+    children = {
+        speaker.get("id")
+        for speaker in root.iter(f"{_XML}participant")
+        if speaker.get("role") in _CHILDREN
+    }
+    for utterance in root.iter(f"{_XML}u"):
+        if utterance.get("who") not in children:
+            yield "".join(_spoken(utterance)).strip()
+
+
+def _spoken(part: xml.Element) -> Iterator[str]:
+    """Yields words and punctuation of a part of an utterance, with the spaces before them."""
+    for child in part:
+        kind, tag = child.get("type", ""), child.tag.removeprefix(_XML)
+        if tag == "w" and kind not in ("filler", "fragment", "omission"):
+            yield f" {''.join(_spelled(child))}".replace("_", " ")
+        elif tag == "tagMarker":
+            yield " ,"
+        elif tag == "t":
+            yield " ?" if kind == "q" or "question" in kind else " !" if kind == "e" else " ."
+        elif tag == "g":
+            yield from _spoken(child)
+
+
+def _spelled(word: xml.Element) -> Iterator[str]:
+    """Yields the parts of a word: its text, sounds that were left out, parts of a compound."""
+    yield (word.text or "").strip()
+    for child in word:
+        tag = child.tag.removeprefix(_XML)
+        if tag == "shortening":
+            yield child.text or ""
+        elif tag == "wk":
+            yield " "
+        yield (child.tail or "").strip()
+
+
 def read_table(path: Path) -> Iterator[str]:
     """Yields utterances of a table of AO-CHILDES, with punctuation.
 
@@ -94,7 +144,7 @@ def read_table(path: Path) -> Iterator[str]:
                     f"{path} lacks the columns gloss, type and speaker_role of AO-CHILDES: move"
                     " tables of another kind out of the folder."
                 )
-            if row["speaker_role"] not in ("Target_Child", "Child") and row["gloss"] != "NA":
+            if row["speaker_role"] not in _CHILDREN and row["gloss"] != "NA":
                 end = next((end for kind, end in _ENDS.items() if kind in row["type"]), ".")
                 yield f"{row['gloss'].replace('_', ' ').strip()} {end}"
 
@@ -109,6 +159,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 READERS: dict[str, Callable[[Path], Iterator[str]]] = {
     ".cha": read_chat,
+    ".xml": read_xml,
     ".csv": read_table,
     ".txt": read_lines,
 }
@@ -133,7 +184,7 @@ def run(flags: argparse.Namespace) -> None:
         raise UserError(f"--output={output} is in {folder}, whose files are read: choose another.")
     found = list(utterances(folder))
     if not found:
-        raise UserError(f"{folder} has no utterances in .cha, .csv or .txt files.")
+        raise UserError(f"{folder} has no utterances in .cha, .xml, .csv or .txt files.")
     write_text(output, "\n\n".join(found) + "\n")
     print(f"{len(found):,} utterances, {sum(len(said.split()) for said in found):,} words")
 

@@ -17,6 +17,26 @@ CHAT = """@Begin
 *MOT:\tlook at xxx over there .
 *MOT:\toh , no .
 """
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<CHAT xmlns="http://www.talkbank.org/ns/talkbank">
+  <Participants>
+    <participant id="EVE" role="Target_Child"/><participant id="BRO" role="Child"/>
+    <participant id="MOT" role="Mother"/>
+  </Participants>
+  <comment type="Date">01-MAR-1965</comment>
+  <u who="EVE" uID="u0"><w>I</w><w>want</w><w>that</w><t type="p"/></u>
+  <u who="BRO" uID="u1"><w>you</w><w>are</w><w>next</w><t type="p"/></u>
+  <u who="MOT" uID="u2">
+    <w>gettin<shortening>g</shortening><mor type="mor"><mw><stem>get</stem></mw></mor></w>
+    <g><w>a</w><k type="retracing"/></g> <w type="fragment">tra</w> <e><action/></e>
+    <w>choo<wk type="cmp"/>choo<replacement><w>train</w></replacement></w>
+    <tagMarker type="comma"><mor type="mor"><mw><stem>cm</stem></mw></mor></tagMarker>
+    <w>New_York</w><t type="trail off question"/>
+  </u>
+  <u who="MOT" uID="u3"><w>look</w><w untranscribed="unintelligible">xxx</w><w>there</w></u>
+  <u who="MOT" uID="u4"><w>come</w><pause/><w>b<p type="drawl"/>ack</w><w>here</w><t type="e"/></u>
+</CHAT>
+"""
 TABLE = """id,gloss,type,speaker_role
 1,is that a choo_choo,question,Mother
 2,mine is this one,declarative,Target_Child
@@ -44,6 +64,7 @@ def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
     (folder / "c").mkdir(parents=True)
     (folder / "a.cha").write_text(CHAT)
     (folder / "b.csv").write_text(TABLE)
+    (folder / "b.xml").write_text(XML)
     (folder / "c" / "one.txt").write_text(LINES)
     (folder / "notes.pdf").write_bytes(b"\xff")
     run(folder, output)
@@ -53,6 +74,8 @@ def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
         "where is daddy ?",
         "is that a choo choo ?",
         "come back here now !",
+        "getting a choo choo , New York ?",
+        "come back here !",
         "is it too big ?",
         "put it there is it ?",
         "do it again .",
@@ -60,7 +83,7 @@ def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
         "what a nice dog .",
         "baby won't fit in .",
     ]
-    assert "11 utterances, 59 words" in capsys.readouterr().out
+    assert "13 utterances, 71 words" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -68,6 +91,7 @@ def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
     [
         ("a.pdf", "x", "speech.txt", "has no utterances"),
         ("a.csv", "a,b\n1,2\n", "speech.txt", "a.csv lacks the columns gloss"),
+        ("a.xml", "no", "speech.txt", "a.xml is not XML .syntax error: line 1"),
         ("a.txt", LINES, "in/speech.txt", "whose files are read: choose another"),
     ],
 )
