@@ -46,6 +46,7 @@ from bert_jax.training import own_batches
 from bert_jax.training.checkpoints import has_checkpoints
 from bert_jax.training.own_batches import MakeBatch, OwnRows
 from bert_jax.training.run import Run, make_checked_mesh
+from bert_jax.training.suites import check_suites
 from bert_jax.training.teacher import open_teacher
 from bert_jax.training.workdir import load_workdir_tokenizer, read_labels
 
@@ -79,6 +80,7 @@ def open_run(
     """
     if to_train:  # otherwise a user's own schedule may be absent
         check_names(config.optimizer)  # invalid settings are reported before long work
+        check_suites(config)
     task = config.task
     mesh = mesh or make_checked_mesh(config)
     if batches or config.get("data.source") == own_batches.SOURCE:

@@ -14,6 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from bert_jax.config.phases import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import take_rows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, masked_copies
 from bert_jax.data.minimal_pairs import read_pairs, suite_name
@@ -28,6 +29,12 @@ from bert_jax.training.run import Run
 
 # Row lengths are multiples of `_STEP`; a batch has about `_BATCH_TOKENS` positions.
 _STEP, _BATCH_TOKENS = 8, 4096
+
+
+def check_suites(config: RunConfig) -> None:
+    """Raises UserError if a suite of a run does not exist or has another form."""
+    for suite in config.eval.suites:
+        read_pairs(suite, 1)
 
 
 def make_suite_evaluator(run: Run, phase: Phase) -> Callable[[Any], dict[str, float]]:

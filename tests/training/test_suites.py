@@ -50,7 +50,7 @@ def test_each_evaluation_scores_a_sample_of_the_pairs(name, folder, tmp_path):
     assert len(result.pairs) == 9 and result.scores.ties == 0
 
 
-def test_an_unknown_suite_is_refused_before_training(folder, tmp_path):
+def test_an_unknown_suite_is_refused_before_data_are_prepared(folder, tmp_path):
     values = SMALL | {
         "data__source": f"text:{folder / 'corpus.txt'}",
         "data__vocab": str(folder / "vocab.txt"),
@@ -58,3 +58,4 @@ def test_an_unknown_suite_is_refused_before_training(folder, tmp_path):
     }
     with pytest.raises(UserError, match="blimb is neither a file or folder nor a suite"):
         bert_jax.train(bert_jax.get_config("tiny", **values), tmp_path / "run")
+    assert not (tmp_path / "run" / "data").exists()

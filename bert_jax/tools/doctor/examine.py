@@ -33,6 +33,7 @@ from bert_jax.training.checkpoints import Checkpoints, has_checkpoints, has_impo
 from bert_jax.training.initial import check_source, label_order
 from bert_jax.training.resume import check_unchanged
 from bert_jax.training.run import make_checked_mesh
+from bert_jax.training.suites import check_suites
 from bert_jax.training.workdir import LABELS, read_labels
 
 # (group, finding)
@@ -133,6 +134,7 @@ def _settings(
     config: RunConfig, workdir: str, begun: Begun, devices: Sequence[Any] = ()
 ) -> Iterator[Finding]:
     check_names(config.optimizer)  # these raise what training would raise
+    check_suites(config)
     mesh = make_checked_mesh(config, devices)
     shape = ", ".join(f"{axis}={size}" for axis, size in mesh.shape.items())
     yield ok(f"Task {config.task.name}, model {config.model.name}, {config.dtype}, mesh {shape}.")
