@@ -5,18 +5,17 @@
 FOLDER holds files of CHILDES, at any depth: transcripts in CHAT (.cha) or TalkBank's XML (.xml),
 tables of AO-CHILDES (.csv; https://github.com/UIUCLearningLanguageLab/AOCHILDES), or utterances
 without punctuation, one per line (.txt). Utterances of fewer than three words and those with
-unintelligible words are left out.
-The text has a document per utterance. In files without punctuation, a rule finds the questions: in
-the transcripts of Brown, Bloom and Gelman, it agrees with 85 % of the marks, and most of the others
-are questions with the word order of statements.
+unintelligible words are left out. The text has a document per utterance. In files without
+punctuation, a rule finds the questions: in the transcripts of Brown, Bloom and Gelman, it agrees
+with 85 % of the marks, and most of the others are questions with the word order of statements.
 """
 
 import argparse
 import csv
 import re
-import xml.etree.ElementTree as xml
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from xml.etree import ElementTree
 
 from benchmarks import command
 from bert_jax.files.atomic import write_text
@@ -92,9 +91,11 @@ def read_xml(path: Path) -> Iterator[str]:
       UserError: it is not such a file.
     """
     try:
-        root = xml.parse(path).getroot()
-    except xml.ParseError as error:
+        root = ElementTree.parse(path).getroot()
+    except ElementTree.ParseError as error:
         raise UserError(f"{path} is not XML ({error}): move it out of the folder.") from error
+    if root.tag != f"{_XML}CHAT":
+        raise UserError(f"{path} is not a transcript of TalkBank: move it out of the folder.")
     children = {
         speaker.get("id")
         for speaker in root.iter(f"{_XML}participant")
@@ -105,7 +106,7 @@ def read_xml(path: Path) -> Iterator[str]:
             yield "".join(_spoken(utterance)).strip()
 
 
-def _spoken(part: xml.Element) -> Iterator[str]:
+def _spoken(part: ElementTree.Element) -> Iterator[str]:
     """Yields words and punctuation of a part of an utterance, with the spaces before them."""
     for child in part:
         kind, tag = child.get("type", ""), child.tag.removeprefix(_XML)
@@ -119,7 +120,7 @@ def _spoken(part: xml.Element) -> Iterator[str]:
             yield from _spoken(child)
 
 
-def _spelled(word: xml.Element) -> Iterator[str]:
+def _spelled(word: ElementTree.Element) -> Iterator[str]:
     """Yields the parts of a word: its text, sounds that were left out, parts of a compound."""
     yield (word.text or "").strip()
     for child in word:

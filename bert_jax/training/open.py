@@ -75,8 +75,8 @@ def open_run(
       batches: the batches to train on instead of a corpus, see `own_batches`.
 
     Raises:
-      UserError: for a mesh, a batch size, an optimizer, a task, a model, data or a teacher that
-        cannot be used.
+      UserError: for a mesh, a batch size, an optimizer, a suite, a task, a model, data or a teacher
+        that cannot be used.
     """
     if to_train:  # otherwise a user's own schedule may be absent
         check_names(config.optimizer)  # invalid settings are reported before long work

@@ -92,6 +92,7 @@ def test_reads_all_forms_in_the_order_of_paths(tmp_path, capsys):
         ("a.pdf", "x", "speech.txt", "has no utterances"),
         ("a.csv", "a,b\n1,2\n", "speech.txt", "a.csv lacks the columns gloss"),
         ("a.xml", "no", "speech.txt", "a.xml is not XML .syntax error: line 1"),
+        ("a.xml", "<page/>", "speech.txt", "a.xml is not a transcript of TalkBank"),
         ("a.txt", LINES, "in/speech.txt", "whose files are read: choose another"),
     ],
 )
