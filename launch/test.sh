@@ -16,16 +16,23 @@ EXTRAS="${EXTRAS:-} parity test gpt elmo serve docs wandb mlflow"
 source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
 cd -- "$root"
 
+beam_environment() {
+  VENV=.venv-beam CONSTRAINTS=constraints-beam.txt EXTRAS="beam pytest"
+  # shellcheck source=environment.sh
+  source "$root/launch/environment.sh"
+}
+
+# pip and pyright take one core each.
+if [[ $# -eq 0 ]]; then (beam_environment) & fi
 run ruff format --check .
 run ruff check .
 run lint-imports --no-logo --no-cache
 run pyright
+wait
 # tests/conftest.py makes the groups of the workers, in their order.
 run python -m pytest --durations=15 --no-loadscope-reorder -n "${TEST_PROCESSES:-$(getconf _NPROCESSORS_ONLN)}" "$@"
 
 if [[ $# -eq 0 ]]; then
-  VENV=.venv-beam CONSTRAINTS=constraints-beam.txt EXTRAS="beam pytest"
-  # shellcheck source=environment.sh
-  source "$root/launch/environment.sh"
+  beam_environment
   run python -m pytest --durations=5 tests/files/test_beam.py tests/data/corpus/test_beam.py
 fi
