@@ -12,8 +12,8 @@ plain_mini, plain_small, ... are larger.
 Training takes 10 epochs, the most that the track allows (2025): at most 100 million words.
 Checkpoints after 1, 2, ... 10, 20, ... million words are kept, and the second command writes them
 as FOLDER/chck_1M, ... for transformers. A text of more than 10 million words is refused; 1 % of its
-documents are held out, and are not trained on, so that no run reaches 100 million: its last model
-stands for that (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
+documents are held out, and are not trained on, so that no run reaches 100 million: use its last
+model in place of chck_100M (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
 
 Cost: 10 epochs on 8.8 million words of novels and speech are 16,000 steps of plain, 50 minutes on 2
 CPU cores with AVX-512 (44,000 tokens/s), or four hours of plain_mini (9,500). No such run was made;
@@ -40,7 +40,8 @@ def get_config(name: str = "plain") -> ConfigDict:
         config.model.predicts_next = True
         config.causal_share = 1 / 16
 
-    # Batches of 8,192 tokens: faster on two cores, and no worse per token (docs/log/recipes.md).
+    # Batches of 8,192 tokens: as fast or faster on two cores, and no worse per token at hidden size
+    # 256 (docs/log/recipes.md).
     config.phases = tuple((length, share, 4 * rows) for length, share, rows in config.phases)
     config.model.vocab_size = 8192  # as BabyBERTa (Huebner et al. 2021)
     # 0.035 bits per character after 2,200 steps, perhaps a point of Zorro (docs/log/recipes.md).

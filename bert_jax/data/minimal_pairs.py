@@ -1,15 +1,16 @@
 """Suites of minimal pairs: an acceptable sentence, and the same with one thing wrong.
 
-A suite is a file or a folder of files, or a name of `SUITES`, which is downloaded once to the
-user's cache folder. A file is
+A suite is a file or a folder of files, at any depth, or a name of `SUITES`, which is downloaded
+once to the user's cache folder. A file is
 
     a table          columns `good` and `bad`, or BLiMP's `sentence_good` and `sentence_bad`; and
                      optionally `paradigm` or `UID`, and `field`
     .txt             as in Zorro (Huebner et al. 2021): one sentence per line, the wrong one of
-                     each pair before the right one
+                     each pair before the right one; with a tab in line 1 a table
 
-The paradigm of a pair is what it tests; without a column for it, the name of the file. In Zorro's
-names its field comes first: "agreement_subject_verb-in_simple_question".
+The paradigm of a pair is what it tests; without a column for it, its field or else the name of the
+file. In Zorro's names of paradigms the field comes first:
+"agreement_subject_verb-in_simple_question".
 """
 
 import contextlib
@@ -24,8 +25,8 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator
 
-from bert_jax.data.labelled.reading import ending_of, read_lines, text_field
-from bert_jax.data.labelled.table_rows import Row, read_rows
+from bert_jax.data.labelled.reading import ending_of, has_objects, read_lines, text_field
+from bert_jax.data.labelled.table_rows import Row, first_row, read_rows
 from bert_jax.files.errors import UserError
 from bert_jax.files.user_cache import cache_folder
 
@@ -88,32 +89,63 @@ def read_pairs(suite: str, per_paradigm: int = 0) -> list[MinimalPair]:
     Raises:
       UserError: there is no such suite, it cannot be downloaded, or it has another form.
     """
+    if per_paradigm < 0:
+        raise UserError(f"per_paradigm={per_paradigm} must be at least 0, which means all pairs.")
     path = pathlib.Path(suite)
     if not path.exists():
         path = _downloaded(suite)
-    paths = sorted(path.iterdir()) if path.is_dir() else [path]
-    pairs = [pair for part in paths if part.is_file() for pair in _read(str(part))]
+    pairs = [pair for part in _files(path) for pair in _read(str(part))]
     if not pairs:
         raise UserError(f"{suite} has no pairs of sentences.")
+    fields: dict[str, str] = {}
+    for pair in pairs:
+        if (field := fields.setdefault(pair.paradigm, pair.field)) != pair.field:
+            raise UserError(
+                f"{suite}: the paradigm {pair.paradigm!r} has the fields {field!r} and"
+                f" {pair.field!r}: give each field paradigms of its own."
+            )
     return _sample(pairs, per_paradigm) if per_paradigm else pairs
 
 
-def suite_name(suite: str) -> str:
-    """Returns the name of a suite in the metrics: that of its file."""
-    return os.path.basename(suite.rstrip("/")).split(".")[0]
+def suite_metric(suite: str) -> str:
+    """Returns the name of the metric of a suite: NAME_accuracy, where NAME is that of its file."""
+    name = os.path.basename(suite.rstrip("/"))
+    return f"{name if os.path.isdir(suite) else _stem(name)}_accuracy"
+
+
+def _stem(name: str) -> str:
+    ending = ending_of(name)
+    return name[: name.lower().rindex(ending)] if ending else name
+
+
+def check_scored(suite: str, sentence: str, count: int) -> None:
+    """Raises UserError if no token of a sentence is scored: the sum, 0, would always win."""
+    if not count:
+        raise UserError(
+            f"A sentence of {suite}, {sentence!r}, has no token to which the model gives a"
+            " probability: leave its pair out."
+        )
+
+
+def _files(path: pathlib.Path) -> list[pathlib.Path]:
+    if path.is_file():
+        return [path]
+    parts = (part for part in sorted(path.rglob("*")) if part.is_file())
+    return [p for p in parts if not any(n.startswith(".") for n in p.relative_to(path).parts)]
 
 
 def _read(path: str) -> Iterator[MinimalPair]:
-    name = os.path.basename(path).split(".")[0]
-    if ending_of(path) == ".txt":
+    name = _stem(os.path.basename(path))
+    if ending_of(path) == ".txt" and not has_objects(path) and len(first_row(path)) < 2:
         yield from _read_lines(path, name)
         return
     for where, row in read_rows(path, Counter()):
         good, bad = (_column(row, role, where) for role in _SENTENCES)
         if not (good.strip() and bad.strip()):
             raise UserError(f"{where} has an empty sentence.")
-        paradigm = _column(row, "paradigm", where, name)
+        paradigm = _column(row, "paradigm", where)
         field = _column(row, "field", where, _field_of(paradigm))
+        paradigm = paradigm or field or name
         yield MinimalPair(good, bad, paradigm, field.replace("/", "_"))  # BLiMP has both
 
 

@@ -184,6 +184,8 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
             )
         content["pad_token_id"] = tokenizer.pad_id
     content |= {"tie_word_embeddings": True, "dtype": "float32"}
+    if share := model.config.get("causal_share", 0.0):  # transformers ignores it
+        content["causal_share"] = share
     if family is OWN:
         content |= {"mask_token_id": tokenizer.mask_id, "tie_word_embeddings": False}
         content |= {key: model.config.get(f"task.{key}", x) for key, x in _POOLING.items()}

@@ -164,6 +164,8 @@ def _open_bert(
     pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
     task = _task(values, names, pooler)
     settings = {}
+    if task == "pretraining" and "causal_share" in values:
+        settings = {"causal_share": values["causal_share"]}
     if is_own and task == "classification":
         settings = {f"task.{key}": values[key] for key in ("pool", "pooler") if key in values}
     elif family.has_pairs:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data.labelled.texts import Text
-from bert_jax.data.minimal_pairs import MinimalPair, read_pairs
+from bert_jax.data.minimal_pairs import MinimalPair, check_scored, read_pairs
 from bert_jax.files.errors import UserError
 from bert_jax.inference.loading import TrainedModel
 from bert_jax.inference.predictor import Predictor
@@ -75,7 +75,7 @@ def score_suite(
 
     Raises:
       UserError: there is no such suite or method; the model has no trained head for that, or too
-        few positions.
+        few positions; or it gives no token of a sentence a probability.
     """
     if method not in METHODS:
         raise UserError(f"method={method!r} must be one of {', '.join(map(repr, METHODS))}.")
@@ -85,6 +85,8 @@ def score_suite(
     numbers = {sentence: n for n, sentence in enumerate(dict.fromkeys(sentences))}
     scorer = _scorer(model, method)
     rows = [scorer.row(Text(sentence, where=f"A sentence of {suite}")) for sentence in numbers]
+    for sentence, row in zip(numbers, rows, strict=True):
+        check_scored(suite, sentence, scorer.count_scored(row))
     passes, finished = sum(map(scorer.count_passes, rows)), 0
 
     def add(count: int) -> None:
@@ -103,7 +105,7 @@ def score_suite(
         good,
         bad,
         score_pairs(good, bad, *([getattr(p, n) for p in pairs] for n in _GROUPS)),
-        float(np.mean(ids == model.tokenizer.unk_id)),
+        model.tokenizer.count_unknown(ids.tolist()) / len(ids),
     )
 
 

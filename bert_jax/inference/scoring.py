@@ -97,6 +97,11 @@ class Scorer:
         row = encode_text(text, model.tokenizer, model.encoder.max_position_embeddings)
         return self._task.begin(row, model.tokenizer) if self._task.HAS_LIKELIHOOD else row
 
+    def count_scored(self, row: TextRow) -> int:
+        """Returns the number of tokens of a text that have a probability."""
+        places = predicted_positions(row) if self._task.HAS_LIKELIHOOD else row.word_positions
+        return len(places)
+
     def count_passes(self, row: TextRow) -> int:
         """Returns the number of passes through the model that a text takes."""
         return 1 if self._task.HAS_LIKELIHOOD else len(row.word_positions)
@@ -122,7 +127,7 @@ class Scorer:
             yield {
                 self.name: math.fsum(values),
                 "tokens": len(ids),
-                "unknown_tokens": ids.count(tokenizer.unk_id),
+                "unknown_tokens": tokenizer.count_unknown(ids),
                 "per_token": mean,
                 "perplexity": None if mean is None else math.exp(-mean),
                 "log_probabilities": [
@@ -167,12 +172,13 @@ def _forward_task(model: TrainedModel) -> Any:
     """
     if model.task.HAS_LIKELIHOOD:
         return model.task
+    check_fills_masks(model)
     config = model.config
     assert isinstance(config, PretrainingConfig)  # its task fills masks
     if not (config.causal_share or any(phase.task for phase in config.make_phases(0))):
         raise UserError(
-            f"{model.folder} was trained on masked tokens only (config.causal_share=0): leave"
-            " method='next_tokens' out."
+            f"{model.folder} was trained on masked tokens only, or does not say otherwise"
+            " (config.causal_share=0): leave method='next_tokens' out."
         )
     return dataclasses.replace(CausalLM.as_phase(model.encoder), data=config.data)
 

@@ -139,6 +139,10 @@ class Tokenizer:
         """Returns bool[tokens]: whether each of int[tokens] continues the word before it."""
         return self.is_continuation[ids]
 
+    def count_unknown(self, ids: Iterable[int]) -> int:
+        """Returns how many ids have no probability of their own, but that of the unknown token."""
+        return sum(index == self.unk_id for index in ids)
+
     def piece_lengths(self) -> tuple[int, ...]:
         """Returns the number of characters that each piece stands for; see `count_characters`."""
         return count_characters(self.pieces)

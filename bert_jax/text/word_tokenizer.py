@@ -95,6 +95,10 @@ class WordTokenizer(Tokenizer):
             return [run.span() for run in re.finditer(r"\S+", text)]
         return super().character_spans(text)
 
+    def count_unknown(self, ids: Iterable[int]) -> int:
+        """Counts added words too: their characters are read, but the softmax lacks them."""
+        return sum(index == self.unk_id or index >= self.vocabulary_size for index in ids)
+
     def decode(self, ids: Iterable[int]) -> str:
         return tidy(" ".join(self.pieces[index] for index in ids))
 

@@ -17,7 +17,7 @@ from bert_jax.config.phases import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.data.batch import take_rows
 from bert_jax.data.labelled.texts import EncodedTexts, Text, TextRow, encode_text, masked_copies
-from bert_jax.data.minimal_pairs import read_pairs, suite_name
+from bert_jax.data.minimal_pairs import check_scored, read_pairs, suite_metric
 from bert_jax.devices import sharding
 from bert_jax.files.errors import UserError
 from bert_jax.models import make_add_fields
@@ -32,8 +32,16 @@ _STEP, _BATCH_TOKENS = 8, 4096
 
 
 def check_suites(config: RunConfig) -> None:
-    """Raises UserError if a suite of a run does not exist or has another form."""
+    """Raises UserError if a suite of a run does not exist, has another form, or the name of another
+    metric."""
+    taken = {*config.known_metrics}
     for suite in config.eval.suites:
+        if (name := suite_metric(suite)) in taken:
+            raise UserError(
+                f"eval.suites: the scores of {suite} would be called {name}, as those of another"
+                " metric or suite: rename the file."
+            )
+        taken.add(name)
         read_pairs(suite, 1)
 
 
@@ -52,7 +60,7 @@ def make_suite_evaluator(run: Run, phase: Phase) -> Callable[[Any], dict[str, fl
         )
     bound = task.bind(run.model, run.tokenizer)
     suites = {
-        f"{suite_name(suite)}_accuracy": _open_suite(
+        suite_metric(suite): _open_suite(
             run.mesh, run.tokenizer, bound, suite, settings.pairs_per_paradigm
         )
         for suite in settings.suites
@@ -80,10 +88,13 @@ class _Suite:
             row = encode_text(text, tokenizer, self.model.max_position_embeddings)
             if task.HAS_LIKELIHOOD:
                 row = task.begin(row, tokenizer)
-                self.rows.append((row, number, predicted_positions(row) - 1))
+                places = predicted_positions(row) - 1
+                self.rows.append((row, number, places))
             else:
+                places = row.word_positions
                 copies = masked_copies(row, tokenizer)
                 self.rows += ((copy, number, np.zeros(1, int)) for copy in copies)
+            check_scored(suite, sentence, len(places))
         self.encoded = EncodedTexts([row for row, _, _ in self.rows], tokenizer)
         self.add_fields = make_add_fields(self.model, tokenizer)
         if task.HAS_LIKELIHOOD:

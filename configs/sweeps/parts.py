@@ -46,7 +46,7 @@ PARTS = {
     "feed_forward": Part("no gate", {"model.feed_forward": "plain"}),
     "biases": Part("biases", {"model.biases": True}),
     "copy_head": Part("a copy head", {"model.copy_head": True}),
-    "next": Part("predicts next tokens", {"model.predicts_next": True}),
+    "next": Part("masked tokens predicted from the position before", {"model.predicts_next": True}),
     "masked_15": Part(
         "masks 15 %", {"data.masked_lm_prob": 0.15, "data.final_masked_lm_prob": 0.0}
     ),

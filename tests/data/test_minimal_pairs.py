@@ -39,6 +39,22 @@ def test_blimp_and_tables_of_ones_own(tmp_path):
     assert read_pairs(str(tmp_path / "own.csv")) == [MinimalPair("A, b.", "A b.", "own", "")]
 
 
+def test_paradigms_without_a_column_have_the_name_of_the_field_or_the_file(tmp_path):
+    (tmp_path / "deeper").mkdir()
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "other.txt").write_text("no pair\n")
+    (tmp_path / "a.csv").write_text("good,bad,field\nA,B,syntax\nC,D,form\n")
+    (tmp_path / "v1.2_of-words.csv").write_text("good,bad\nE,F\n")
+    (tmp_path / "deeper" / "v1.2_b.txt").write_text("good\tbad\nG\tH\nI\tJ\nK\tL\n")
+    found = [(p.good, p.bad, p.paradigm, p.field) for p in read_pairs(str(tmp_path))]
+    assert found == [
+        ("A", "B", "syntax", "syntax"),
+        ("C", "D", "form", "form"),
+        *((good, bad, "v1.2_b", "") for good, bad in ["GH", "IJ", "KL"]),
+        ("E", "F", "v1.2_of-words", ""),
+    ]
+
+
 @pytest.mark.parametrize("count, kept", [(1, [0]), (3, [0, 4, 7]), (10, [*range(10)])])
 def test_a_sample_has_evenly_spaced_pairs_of_each_paradigm(tmp_path, count, kept):
     write_zorro(tmp_path / "suite", pairs=10)
@@ -59,6 +75,11 @@ def test_a_sample_has_evenly_spaced_pairs_of_each_paradigm(tmp_path, count, kept
         ("a.jsonl", '{"good": "a", "bad": 3}\n', "is a JSON int, 3, instead of text"),
         ("a.txt", "one\ntwo\nthree\n", "one sentence per line, the wrong"),
         ("a.txt", "", "no pairs"),
+        (
+            "a.csv",
+            "good,bad,paradigm,field\nA,B,p,x\nC,D,p,y\n",
+            "the paradigm 'p' has the fields 'x' and 'y': give each field",
+        ),
     ],
 )
 def test_other_files_are_refused(tmp_path, name, text, message):

@@ -10,6 +10,7 @@ import pytest
 import bert_jax
 from bert_jax.config.store import parse
 from bert_jax.data.labelled.texts import Text
+from bert_jax.exchange import huggingface
 from bert_jax.files.errors import UserError
 from bert_jax.text.word_tokenizer import make_word_vocabulary
 from bert_jax.tools.cli import command_line, evaluate
@@ -87,11 +88,15 @@ def test_a_left_to_right_model_has_log_likelihoods(suite, make_run):
 
 def test_of_elmo_the_directions_count_alike(suite, make_run):
     """The words of texts as streams, whose ends are taken away, against the suite's padded rows."""
-    content = make_word_vocabulary(VOCABULARY)
+    content = make_word_vocabulary(word for word in VOCABULARY if word != "naive")
     size = content.count(b"\n")
     config = bert_jax.get_config("elmo:small", **ELMO, model__vocab_size=size)
     model = bert_jax.load(make_run(parse(config), vocabulary=("vocab.txt", content))[1])
     found = bert_jax.evaluate_suite(model, suite, per_paradigm=4)
+    words = " ".join({text for pair in found.pairs for text in (pair.good, pair.bad)}).split()
+    # Its characters are read, but the softmax has no probability of its own for it.
+    assert (unknown := words.count("naive")) > 0
+    assert found.unknown == unknown / len(words)
     task = model.task.bind(model.encoder, model.tokenizer)
     for pair, total in zip(found.pairs, found.good, strict=True):
         rows = task.encode([Text(pair.good)], model.tokenizer, Counter())
@@ -106,7 +111,7 @@ def test_of_elmo_the_directions_count_alike(suite, make_run):
         assert total == pytest.approx(both / 2, abs=1e-3)
 
 
-def test_a_model_of_masked_and_next_tokens_has_both_scores(suite, make_run, workdir):
+def test_a_model_of_masked_and_next_tokens_has_both_scores(suite, make_run, workdir, tmp_path):
     """The log-likelihood is that of the same weights with a causal mask."""
     sizes = {"model__vocab_size": len(VOCABULARY), "model__next_sentence": False}
     both = {
@@ -123,8 +128,22 @@ def test_a_model_of_masked_and_next_tokens_has_both_scores(suite, make_run, work
     ]
     np.testing.assert_allclose(found[0].bad, found[1].bad, rtol=1e-5)
     assert not np.allclose(bert_jax.evaluate_suite(model, suite).bad, found[0].bad, rtol=0.01)
-    with pytest.raises(UserError, match=r"masked tokens only \(config.causal_share=0\)"):
+    huggingface.write(model.stored(), tmp_path)
+    exported = bert_jax.evaluate_suite(bert_jax.load(tmp_path), suite, "next_tokens")
+    np.testing.assert_array_equal(exported.bad, found[0].bad)
+    with pytest.raises(UserError, match=r"masked tokens only, or .*\(config.causal_share=0\)"):
         bert_jax.evaluate_suite(bert_jax.load(workdir), suite, "next_tokens")
+    classifier = bert_jax.load(make_run("classification", model__vocab_size=len(VOCABULARY))[1])
+    with pytest.raises(UserError, match="'classification': it has no masked-LM head"):
+        bert_jax.evaluate_suite(classifier, suite, "next_tokens")
+
+
+def test_a_sentence_without_tokens_is_refused(workdir, tmp_path):
+    (tmp_path / "a.csv").write_text("good,bad\nthe list,\u200b\n")
+    with pytest.raises(UserError, match=r"a.csv, '\\u200b', has no token to which the model"):
+        bert_jax.evaluate_suite(bert_jax.load(workdir), tmp_path / "a.csv")
+    with pytest.raises(UserError, match="per_paradigm=-1 must be at least 0"):
+        bert_jax.evaluate_suite(bert_jax.load(workdir), tmp_path / "a.csv", per_paradigm=-1)
 
 
 def test_the_command_prints_the_mean_and_writes_the_scores(suite, workdir, tmp_path, capsys):
@@ -142,6 +161,8 @@ def test_the_command_prints_the_mean_and_writes_the_scores(suite, workdir, tmp_p
         (["--suite=blimp", "--model=a", "--workdir=b"], "--workdir evaluates a run, and --suite a"),
         ([f"--model={workdir}"], "--workdir is missing: a run to evaluate; or --suite"),
         ([f"--workdir={workdir}", "--per_paradigm=3"], "--per_paradigm is for --suite"),
+        ([f"--suite={suite}", f"--model={workdir}", f"--output={suite}"], "is the input: name"),
+        ([f"--suite={suite}", f"--model={workdir}", "--output=-"], "is the standard output, which"),
     ):
         with pytest.raises(UserError, match=message):
             run(*words)

@@ -5,8 +5,10 @@ import json
 import pytest
 
 import bert_jax
+from bert_jax.config.store import parse
 from bert_jax.files.errors import UserError
 from bert_jax.training.listener import Listener
+from bert_jax.training.suites import check_suites
 from tests import tiny
 from tests.runs.conftest import SMALL as RUN
 from tests.training.labelled_files import FILLERS
@@ -48,6 +50,19 @@ def test_each_evaluation_scores_a_sample_of_the_pairs(name, folder, tmp_path):
     result = bert_jax.evaluate_suite(model, suite, per_paradigm=3)
     assert found[-1] == pytest.approx(result.scores.mean.value, abs=1e-9)
     assert len(result.pairs) == 9 and result.scores.ties == 0
+
+
+@pytest.mark.parametrize(
+    "name, metric",
+    [("other/order.csv", "order_accuracy"), ("masked_lm.csv", "masked_lm_accuracy")],
+)
+def test_suites_do_not_replace_each_other_or_a_metric(name, metric, folder, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("good,bad\nthe dog .,dog the .\n")
+    suites = (str(folder / "order.jsonl"), str(path))
+    with pytest.raises(UserError, match=f"would be called {metric}, as those of another"):
+        check_suites(parse(bert_jax.get_config("tiny", eval__suites=suites)))
 
 
 def test_an_unknown_suite_is_refused_before_data_are_prepared(folder, tmp_path):

@@ -16,6 +16,7 @@ a folder of such files. --output writes the scores of each pair.
 """
 
 import argparse
+import os
 
 from bert_jax.config import store
 from bert_jax.files.errors import UserError
@@ -69,7 +70,9 @@ def run(flags: argparse.Namespace) -> None:
 
 
 def _run_suite(flags: argparse.Namespace) -> None:
-    check_output(flags.output, OBJECTS, [])
+    if flags.output == "-":
+        raise UserError("--output=- is the standard output, which has the table: name a file.")
+    check_output(flags.output, OBJECTS, filter(os.path.exists, [flags.suite]))
     flags.overrides.setdefault("dtype", "float32")
     model = load_model(flags)
     from bert_jax.inference.minimal_pairs import score_suite

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bert_jax.data.minimal_pairs import suite_name
+from bert_jax.data.minimal_pairs import suite_metric
 from bert_jax.tools.pages.document import switch
 from bert_jax.tools.pages.markup import Content, Markup
 from bert_jax.tools.pages.plot import Level, Line, Mark, line_plot
@@ -90,7 +90,7 @@ def levels_of(run: Workdir, metric: str) -> list[Level]:
     pairs = held_out.get("random_next_share", train.get("random_next_share", 0.0))
     chance = -sum(p * math.log(p) for p in (pairs, 1 - pairs) if p > 0)
     unigram = Level("unigram entropy", train["unigram_entropy"])
-    if metric in {f"{suite_name(suite)}_accuracy" for suite in run.config.eval.suites}:
+    if metric in map(suite_metric, run.config.eval.suites):
         return [Level("chance", 0.5)]
     if metric == "next_sentence_accuracy":
         return [Level("constant prediction", max(pairs, 1 - pairs))]
