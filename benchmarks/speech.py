@@ -1,10 +1,11 @@
-"""Child-directed speech as text: the utterances of everyone but the target child.
+"""Child-directed speech as text: the utterances of everyone but children.
 
     python -m benchmarks.speech FOLDER --output=speech.txt
 
 FOLDER holds files of CHILDES, at any depth: transcripts in CHAT (.cha) or TalkBank's XML (.xml),
 tables of AO-CHILDES (.csv; https://github.com/UIUCLearningLanguageLab/AOCHILDES), or utterances
-without punctuation, one per line (.txt). Utterances of fewer than three words and those with
+without punctuation, one per line (.txt). Left out are the speakers with the code CHI in CHAT, and
+with the role Child or Target_Child elsewhere. Utterances of fewer than three words and those with
 unintelligible words are left out. The text has a document per utterance. In files without
 punctuation, a rule finds the questions: in the transcripts of Brown, Bloom and Gelman, it agrees
 with 85 % of the marks, and most of the others are questions with the word order of statements.

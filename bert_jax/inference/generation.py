@@ -99,6 +99,7 @@ class Generator:
         self.encoder = encoder
         model.task.check_trained(model.untrained, model.folder)
         self.tokenizer, self._params = model.tokenizer, model.params
+        self._exact = model.exact
         running = model.config.get("data.segments") == "running_text"
         # Special tokens that the model has never seen have the id -1.
         self._marker = self.tokenizer.sep_id if running else self.tokenizer.cls_id
@@ -143,6 +144,9 @@ class Generator:
     ) -> Iterator[tuple[Prompt, list[int]]]:
         """Yields each prompt with the ids that follow it, `num_samples` times, in order.
 
+        Of an exact model, each row is computed by itself. Samples depend on the number of the row,
+        from which its random key is made.
+
         Args:
           prompts: results of `prompt`.
           max_new_tokens: maximum number of ids; fewer if the text ends.
@@ -151,8 +155,9 @@ class Generator:
         """
         rows = [prompt for prompt in prompts for _ in range(num_samples)]
         key = make_key(seed, "generation")
-        for start in range(0, len(rows), _BATCH_ROWS):
-            part = rows[start : start + _BATCH_ROWS]
+        most = 1 if self._exact else _BATCH_ROWS
+        for start in range(0, len(rows), most):
+            part = rows[start : start + most]
             lengths = np.array([len(prompt.ids) for prompt in part], np.int32)
             ids = np.zeros((len(part), max(length, lengths.max())), np.int32)
             for row, prompt in zip(ids, part, strict=True):

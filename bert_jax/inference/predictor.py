@@ -72,6 +72,15 @@ class Rows(Protocol):
         """int[rows] in tokens."""
         ...
 
+    @property
+    def shape_keys(self) -> np.ndarray:
+        """int[rows]: what the shape of an exact batch depends on, besides the lengths."""
+        ...
+
+    def as_exact(self) -> "Rows":
+        """Returns the rows with batches whose shape follows from any one of their rows."""
+        ...
+
     def take(self, row_numbers: np.ndarray, length: int) -> Batch: ...
 
     def unpack(self, row_numbers: np.ndarray, answers: Any) -> tuple[np.ndarray, Any]: ...
@@ -137,11 +146,9 @@ class Predictor:
 
     def _exact_batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, int]]:
         """Yields what `batches` does; the shape of a batch follows from any one of its rows."""
-        # Rows with different numbers of masks have different numbers of prediction slots.
-        masks = rows.mask_counts if isinstance(rows, EncodedTexts) else np.zeros_like(rows.lengths)
         kinds: dict[tuple[int, int], list[int]] = {}
-        for number, (length, count) in enumerate(zip(rows.lengths, masks, strict=True)):
-            kinds.setdefault((self._exact_length(int(length)), int(count)), []).append(number)
+        for number, (length, key) in enumerate(zip(rows.lengths, rows.shape_keys, strict=True)):
+            kinds.setdefault((self._exact_length(int(length)), int(key)), []).append(number)
         for (length, _), numbers in sorted(kinds.items(), reverse=True):
             most = self._exact_rows(length)
             for start in range(0, len(numbers), most):
@@ -212,6 +219,7 @@ class Predictor:
           returned, with the examples as the first axis.
         """
         packs = self.model.packs and packs is not False
+        rows = rows.as_exact() if self.model.exact else rows
         batches = self._batches_of(rows, packs)
         yield from self._compute(forward, ((rows, *batch) for batch in batches))
 
@@ -340,6 +348,11 @@ class TaskPredictor:
         self._predictor, self.model = predictor, predictor.model
         model = self.model
         model.task.check_trained(model.untrained, model.folder)
+        if model.exact and model.config.get("task.mix_layer_norm", False):
+            raise UserError(
+                f"{model.folder} has config.task.mix_layer_norm=True, which normalizes over all"
+                " texts of a batch: its predictions cannot be exact."
+            )
         has_top_k = any(field.name == "top_k" for field in dataclasses.fields(model.task))
         task: Any = model.task
         self.task: Any = dataclasses.replace(task, top_k=top_k) if has_top_k else task

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # Share of the examples of a table that are held out.
 HELD_OUT = 0.2
+# Maximum number of steps of a classifier, which converges in fewer.
+_MAX_STEPS = 1000
 # Number of texts whose hidden states are in memory at a time.
 _WINDOW = 256
 _PARTS = ("tr", "va", "te")
@@ -68,7 +70,8 @@ def probe(model: "Model", data: str | os.PathLike[str], max_texts: int = 0) -> l
     Args:
       model: any model with an encoder.
       data: a labelled file, or a folder of such files.
-      max_texts: number of texts used from each file, evenly spaced; 0: all.
+      max_texts: number of texts used from each file, or from each part of a file of SentEval,
+        chosen at random with one seed; 0: all.
 
     Raises:
       UserError: there is no such file, or one that has no texts with one class each.
@@ -98,7 +101,7 @@ def _probe(model: "Model", path: str, max_texts: int) -> Probe:
 
     def accuracy(x: Any, other: Any) -> float:
         one_hot = np.eye(len(names), dtype=bool)[gold]
-        found = classify(x, one_hot, other, is_exclusive=True)
+        found = classify(x, one_hot, other, is_exclusive=True, max_steps=_MAX_STEPS)
         return float((found.argmax(1) == gold_of_test).mean())
 
     texts, texts_of_test = ([text for text, _ in part] for part in (train, test))
@@ -164,6 +167,10 @@ def _sentence_eval(path: str) -> tuple[list[_Labelled], list[_Labelled]] | None:
 
 
 def _some(rows: list[Any], count: int) -> list[Any]:
-    """Returns `count` rows, evenly spaced; all if there are no more, or for 0."""
-    places = np.linspace(0, len(rows), min(count, len(rows)) or len(rows), endpoint=False)
-    return [rows[place] for place in places.astype(int)]
+    """Returns `count` random rows, in order; all if there are no more, or for 0.
+
+    Evenly spaced ones would have some of the classes only, if the file has these in turn.
+    """
+    if not count:
+        return rows
+    return [rows[i] for i in sorted(np.random.default_rng(0).permutation(len(rows))[:count])]

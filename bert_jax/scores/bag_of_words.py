@@ -5,6 +5,7 @@ TfidfVectorizer(ngram_range=(1, 2)), LogisticRegression, OneVsRestClassifier of 
 deterministic, and take seconds.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,7 @@ _MAX_TERMS, _MAX_WEIGHTS = 50_000, 2_000_000
 # Steps of L-BFGS: as many as take this number of products, which are seconds, within these bounds.
 _MIN_STEPS, _MAX_STEPS, _MAX_PRODUCTS = 10, 100, 400_000_000
 _WORD = re.compile(r"\w\w+")
+_logger = logging.getLogger(__name__)
 # Scripts without spaces between words, whose characters take the place of words.
 _NO_SPACES = re.compile("[\u0e00-\u0eff\u1000-\u109f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
@@ -80,7 +82,9 @@ def _matrix(
     return sparse.csr_matrix((values, columns, ends), shape=(len(ends) - 1, len(numbers)))
 
 
-def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndarray:
+def classify(
+    x: Any, gold: np.ndarray, test: Any, is_exclusive: bool, max_steps: int = 0
+) -> np.ndarray:
     """Returns the logits of test examples by logistic regression, float64[test, classes].
 
     Args:
@@ -88,6 +92,7 @@ def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndar
       gold: bool[examples, classes], the classes of each example.
       test: float64[test, terms].
       is_exclusive: whether an example has one class; otherwise each class is decided separately.
+      max_steps: maximum number of steps of L-BFGS; 0: as many as take seconds.
     """
     from scipy import optimize
     from scipy.special import expit, logsumexp
@@ -114,8 +119,11 @@ def classify(x: Any, gold: np.ndarray, test: Any, is_exclusive: bool) -> np.ndar
 
     values = getattr(x, "nnz", x.size)
     steps = np.clip(_MAX_PRODUCTS // max(1, values * classes), _MIN_STEPS, _MAX_STEPS)
-    start, options = np.zeros(shape).ravel(), {"maxiter": int(steps)}
+    steps = max_steps or int(steps)
+    start, options = np.zeros(shape).ravel(), {"maxiter": steps, "maxfun": 2 * steps}
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    if max_steps and not found.success:
+        _logger.warning("A classifier did not converge in %d steps.", max_steps)
     weights = found.x.reshape(shape)
     return test @ weights[:-1] + weights[-1]
 

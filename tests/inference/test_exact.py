@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.files.errors import UserError
 from tests.inference.conftest import VOCABULARY, make_texts
 
 _ALONE = """
@@ -55,6 +56,58 @@ def test_so_have_scores_and_predictions(model, make_run):
     (alone,) = classifier.predict(texts[:1])
     *_, last = classifier.predict([*texts[1:], texts[0]])
     assert last["probabilities"] == alone["probabilities"]
+
+
+def test_rows_of_words_and_of_choices_have_shapes_of_their_own(make_run, monkeypatch):
+    """Beside a long sentence or more choices, batches have the same shapes, and the same bytes."""
+    tagger = bert_jax.load(make_run("tagging")[1], exact=True)
+    sentences = [["the", "list"] * n for n in (1, 2, 15)]
+    choices = bert_jax.load(make_run("multiple_choice")[1], exact=True)
+    questions = [("the list", ["is", "naive", "returned", "list"][:n]) for n in (2, 4)]
+    for model, examples in ((tagger, sentences), (choices, questions)):
+        shapes = _record_shapes(model, monkeypatch)
+        together, with_others = model.predict(examples), set(shapes)
+        shapes.clear()
+        alone = [model.predict([example])[0] for example in examples]
+        assert set(shapes) == with_others
+        for one, other in zip(together, alone, strict=True):
+            assert {**one, "id": "0"} == other
+        monkeypatch.undo()
+
+
+def test_predictions_that_depend_on_the_batch_by_design_are_refused(make_run):
+    settings = {"task__layers": "scalar_mix", "task__mix_layer_norm": True}
+    model = bert_jax.load(make_run("tagging", **settings)[1])
+    with pytest.raises(UserError, match="mix_layer_norm=True, which normalizes over all texts of"):
+        model.predict([["the"]], exact=True)
+
+
+def test_generated_texts_are_computed_alone(model):
+    if not model.task.READS_FORWARD:
+        pytest.skip("predicts no next tokens")
+    exact = bert_jax.load(model.folder, exact=True)
+    prompts = ["the list", "naive list is the list", "is"]
+    settings = {"max_new_tokens": 6, "greedy": True}
+    alone = [exact.generate([prompt], **settings)[0] for prompt in prompts]
+    assert exact.generate(prompts, **settings) == alone
+
+
+def _record_shapes(model: bert_jax.Model, monkeypatch) -> list:
+    """Returns a list to which the programs of a model add the shapes of their batches."""
+    shapes: list = []
+    compile_program = model.compile
+
+    def compiled(_, *arguments):
+        program = compile_program(*arguments)
+
+        def run(batch):
+            shapes.append(tuple((name, np.shape(batch[name])) for name in sorted(batch)))
+            return program(batch)
+
+        return run
+
+    monkeypatch.setattr(type(model), "compile", compiled)
+    return shapes
 
 
 def test_another_process_with_one_device_has_the_same_bytes(model, monkeypatch):

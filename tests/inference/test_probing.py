@@ -54,6 +54,13 @@ def test_accuracies_are_those_of_scikit_learn(workdir, folder):
     assert max(order.layers) > order.constant + 0.1
 
 
+def test_a_part_of_a_file_has_all_classes_although_they_come_in_turn(workdir, tmp_path):
+    rows = [f"{'abcd'[n % 4]},{text}\n" for n, (text, _) in enumerate(make_rows(80, 5))]
+    (tmp_path / "turns.csv").write_text("".join(["label,text\n", *rows]))
+    [found] = bert_jax.probe(bert_jax.load(workdir), tmp_path / "turns.csv", max_texts=40)
+    assert (found.classes, found.train + found.test) == (4, 40)
+
+
 def test_files_that_cannot_be_probed(workdir, folder, tmp_path):
     model = bert_jax.load(workdir)
     with pytest.raises(UserError, match="has no files that end in .csv"):
@@ -78,5 +85,8 @@ def test_the_command_prints_a_row_and_the_report_has_the_curve(workdir, folder, 
     assert (
         f"order                         40 {rows[0]['constant']:>9.1%}" in capsys.readouterr().out
     )
-    page = pathlib.Path(workdir, "report.html").read_text()
+    words = [str(folder / "table.jsonl"), f"--model={workdir}"]
+    probe.run(command_line.parse("probe", "", probe.FLAGS, words))
+    page = pathlib.Path(workdir, "report.html").read_text()  # has both files
+    assert "table: 20 texts, 2 classes" in page
     assert "What the layers know" in page and "order: 40 texts, 2 classes" in page

@@ -68,9 +68,10 @@ def test_a_run_with_milestones_resumes_bit_for_bit(milestones, make_run):
     assert_same_run(run.workdir, milestones.workdir)
 
 
-def test_all_milestones_are_exported_by_one_command(milestones, tmp_path):
+def test_all_milestones_are_exported_by_one_command(milestones, tmp_path, capsys):
     command = ["convert", "to_hf", str(milestones.workdir), str(tmp_path), "--nocomparison"]
     run_command([*command, "--milestones"])
+    assert "not reached, set later or deleted: 1e6 words" in capsys.readouterr().out
     names = [f"chck_{words}M" for words in ("0.0001", "0.0007", "0.001")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     for name, step in zip(names, steps_of(milestones).values(), strict=True):

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.multiclass import OneVsRestClassifier
@@ -40,6 +41,19 @@ def test_classes():
         probabilities = np.exp(ours) / np.exp(ours).sum(1, keepdims=True)
         expected = theirs.predict_proba(VECTORS.transform(TEST))
         np.testing.assert_allclose(probabilities, expected, atol=1e-3)
+
+
+@pytest.mark.parametrize("max_steps", [0, 1000])
+def test_a_given_number_of_steps_is_not_cut_to_seconds(max_steps, monkeypatch, caplog):
+    monkeypatch.setattr(bag_of_words, "_MAX_PRODUCTS", 1)  # as with much data
+    gold = np.array([len(text) % 7 for text in TRAIN])
+    theirs = LogisticRegression(tol=1e-8, max_iter=1000).fit(VECTORS.transform(TRAIN), gold)
+    ours = bag_of_words.classify(X, np.eye(7, dtype=bool)[gold], Z, True, max_steps)
+    probabilities = np.exp(ours) / np.exp(ours).sum(1, keepdims=True)
+    expected = theirs.predict_proba(VECTORS.transform(TEST))
+    assert np.allclose(probabilities, expected, atol=1e-3) == (max_steps > 0)
+    bag_of_words.classify(X, np.eye(7, dtype=bool)[gold], Z, True, 1)
+    assert "did not converge in 1 steps" in caplog.text
 
 
 def test_several_labels():

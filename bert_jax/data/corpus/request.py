@@ -174,6 +174,12 @@ def _flatten(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def check_max_words(config: DataConfig, words: Mapping[str, int]) -> None:
     """Raises UserError for more words in all splits together than `data.max_words`."""
+    if config.max_words and not words:
+        raise UserError(
+            f"The prepared data of data.source={config.source!r} are from a version that did not"
+            f" count words, so data.max_words={config.max_words:,} cannot be checked: delete them,"
+            " or set data.max_words=0."
+        )
     if config.max_words and sum(words.values()) > config.max_words:
         raise UserError(
             f"data.source={config.source!r} has {sum(words.values()):,} words, held-out ones"

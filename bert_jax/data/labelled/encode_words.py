@@ -69,7 +69,8 @@ class WordRows(EncodedRows):
         return next((width for width in _WIDTHS if width >= max_pieces), max_pieces)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Adds arrays [batch, words], where `words` is the smaller of `length` and `width`.
+        """Adds arrays [batch, words], where `words` is the smaller of `length` and `width`, or with
+        `exact` `length`.
 
         int32 `word_positions` and `labels`, bool `is_word` (words first) and float32 `weights`, 1
         for the words that the row predicts and that have a gold label; with `sizes` also int32
@@ -122,7 +123,8 @@ class WordRows(EncodedRows):
         rows = np.maximum(numbers, 0)
         counts = np.where(numbers >= 0, self.starts[rows + 1] - self.starts[rows], 0)
         stops = np.cumsum(counts, axis=1)
-        word = np.arange(length if is_packed else min(length, self.width))
+        is_long = is_packed or self.exact
+        word = np.arange(length if is_long else min(length, self.width))
         column = (word >= stops[:, :, None]).sum(axis=1)  # all stops are passed: no word
         is_word = column < numbers.shape[1]
         column = np.where(is_word, column, 0)

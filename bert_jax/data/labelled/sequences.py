@@ -7,8 +7,9 @@ encode_words.py, encode_questions.py) fills a `SequenceWriter` and returns `Enco
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -198,11 +199,14 @@ class EncodedRows:
       sequences: one for each row.
       example: int32[rows], the example of each row; rows of an example are consecutive.
       fields: arrays [rows, ...] that batches have as they are, such as `labels`.
+      exact: whether the shape of a batch follows from any one of its rows, which have equal
+        `shape_keys`; otherwise some sizes are those of the whole data set.
     """
 
     sequences: Sequences
     example: np.ndarray
     fields: Mapping[str, np.ndarray] = field(default_factory=dict)
+    exact: bool = False
 
     @property
     def num_rows(self) -> int:
@@ -212,6 +216,14 @@ class EncodedRows:
     def lengths(self) -> np.ndarray:
         """int32[rows], in tokens, special tokens included."""
         return self.sequences.lengths
+
+    @property
+    def shape_keys(self) -> np.ndarray:
+        """int[rows]: what the shape of a batch depends on, besides the lengths of its rows."""
+        return np.zeros(self.num_rows, np.int64)
+
+    def as_exact(self) -> Self:
+        return replace(self, exact=True)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
         """Makes a batch of rows.
@@ -266,10 +278,14 @@ class GroupedRows(EncodedRows):
 
     starts: np.ndarray
 
+    @property
+    def shape_keys(self) -> np.ndarray:
+        return np.diff(self.starts)
+
     @cached_property
     def max_sequences(self) -> int:
-        """The number of sequences per row of a batch: the maximum over all rows."""
-        return int(np.diff(self.starts).max())
+        """The maximum number of sequences of a row."""
+        return int(self.shape_keys.max())
 
     @property
     def lengths(self) -> np.ndarray:
@@ -277,12 +293,15 @@ class GroupedRows(EncodedRows):
         return np.maximum.reduceat(self.sequences.lengths, self.starts[:-1])
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
-        """Returns arrays [batch, max_sequences, length or 1], and `fields`.
+        """Returns arrays [batch, sequences, length or 1], and `fields`.
 
-        A sequence that a row lacks is all padding. `row_numbers` are int64[batch].
+        There are `max_sequences` in a row, or with `exact` as many as these rows have. A sequence
+        that a row lacks is all padding. `row_numbers` are int64[batch].
         """
         at = np.maximum(row_numbers, 0)[:, None]
-        numbers = self.starts[at] + np.arange(self.max_sequences)
+        sizes = self.shape_keys[row_numbers[row_numbers >= 0]]
+        count = int(sizes.max()) if self.exact else self.max_sequences
+        numbers = self.starts[at] + np.arange(count)
         is_here = (row_numbers[:, None] >= 0) & (numbers < self.starts[at + 1])
         batch = self.sequences.take(np.where(is_here, numbers, -1)[..., None], length)
         return batch | self.fields_of(row_numbers)

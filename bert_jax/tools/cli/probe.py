@@ -20,7 +20,12 @@ from bert_jax.tools.outputs.files import OBJECTS, check_output, write_objects
 FLAGS = (
     Flag("DATA", "", "A labelled file, or a folder of them."),
     *(MODEL, CACHE),
-    Flag("max_texts", 0, "Texts that are used of a file, evenly spaced; 0: all.", minimum=0),
+    Flag(
+        "max_texts",
+        0,
+        "Texts that are used of a file, or of each part of SentEval's, chosen at random; 0: all.",
+        minimum=0,
+    ),
     Flag("output", "", "File for the accuracies, .jsonl or .parquet."),
 )
 
@@ -28,7 +33,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     check_output(flags.output, OBJECTS, [flags.data])
     from bert_jax.config.store import is_run
-    from bert_jax.files.atomic import write_json
+    from bert_jax.files.atomic import read_json, write_json
     from bert_jax.inference.model import load
     from bert_jax.inference.probing import probe
     from bert_jax.tools.report.report import write_report
@@ -46,5 +51,9 @@ def run(flags: argparse.Namespace) -> None:
     if flags.output:
         write_objects(flags.output, rows)
     if is_run(flags.model):
-        write_json(str(pathlib.Path(flags.model, PROBES)), rows)
+        # The report also has the files of earlier commands.
+        path = pathlib.Path(flags.model, PROBES)
+        earlier = read_json(path) if path.exists() else []
+        names = {row["name"] for row in rows}
+        write_json(str(path), [row for row in earlier if row["name"] not in names] + rows)
         print(write_report(flags.model))

@@ -51,7 +51,7 @@ def run(flags: argparse.Namespace) -> None:
         model = load_model(flags)
         from bert_jax.tools.serve.service import Service
 
-        service = Service(model, flags.top_k)
+        service = Service(model, flags.top_k, "dtype" in flags.overrides)
         for name, reason in service.missing.items():
             report(f"without    {name}: {reason}")
         return service

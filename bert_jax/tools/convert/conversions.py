@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from bert_jax.config import store
 from bert_jax.config.phases import parse_duration
 from bert_jax.exchange import (
     LoadedModel,
@@ -114,10 +115,13 @@ def milestones_to_huggingface(workdir: str, out: str, *, compare: bool = True) -
     Raises:
       UserError: the run has no milestones, or see `to_huggingface`.
     """
-    for text, step in milestones_of(workdir).items():
+    found = milestones_of(workdir)
+    for text, step in found.items():
         number, unit = parse_duration("milestones", text)
         name = f"{number / 1e6:g}M" if unit == "word" else f"{number:g}{unit}"
         to_huggingface(workdir, f"{out}/chck_{name}", compare=compare, step=step)
+    if missing := [text for text in store.load(workdir).checkpoint.milestones if text not in found]:
+        print(f"without a checkpoint, as not reached, set later or deleted: {', '.join(missing)}")
 
 
 def to_stablehlo(workdir: str, out: str) -> None:

@@ -163,15 +163,19 @@ def generate(model: TrainedModel) -> Endpoint:
     )
 
 
-def vectors(predictor: Predictor) -> list[Endpoint]:
+def vectors(predictor: Predictor, keeps_dtype: bool) -> list[Endpoint]:
     """Vectors of texts, as from `encode`, and their cosine similarities.
 
     Sparse ones are weights by word; those of tokens, which MaxSim compares, have no similarities.
+
+    Args:
+      keeps_dtype: see `Choice`.
     """
     model = predictor.model
     pooling = read_sentence_vectors(model.folder).pooling
     is_sparse, is_multi = pooling == SPLADE, pooling == MULTI
-    choice = Choice(level="subword" if is_multi else "sentence", sparse=is_sparse, multi=is_multi)
+    level = "subword" if is_multi else "sentence"
+    choice = Choice(level=level, sparse=is_sparse, multi=is_multi, keeps_dtype=keeps_dtype)
     extractor = FeatureExtractor(predictor, choice)
 
     def shown(vector: np.ndarray) -> Any:
@@ -212,7 +216,9 @@ def vectors(predictor: Predictor) -> list[Endpoint]:
 def similarities(vectors: Sequence[np.ndarray]) -> dict[str, Any]:
     """Returns the cosine of each pair of vectors, [texts][texts]."""
     units = unit(np.stack(vectors))
-    return {"similarity": np.clip(units @ units.T, -1, 1).tolist()}
+    # A matrix product may sum the features of a pair in an order that depends on other texts.
+    rows = [np.sum(units * one, axis=1) for one in units]
+    return {"similarity": np.clip(rows, -1, 1).tolist()}
 
 
 def attention(predictor: Predictor, top_k: int, name: str, about: str) -> Endpoint:

@@ -29,8 +29,14 @@ class Service:
       missing: what the model cannot be asked for, and why.
     """
 
-    def __init__(self, model: TrainedModel, top_k: int = 5):
-        """Finds out what the model can do."""
+    def __init__(self, model: TrainedModel, top_k: int = 5, keeps_dtype: bool = False):
+        """Finds out what the model can do.
+
+        Args:
+          model: the model to serve.
+          top_k: candidates for each mask.
+          keeps_dtype: whether vectors are computed in the model's dtype; see `Choice`.
+        """
         folder, encoder = pathlib.Path(model.folder), model.encoder
         is_seed = folder.name.startswith("seed-")
         self.name = "/".join(folder.parts[-2:]) if is_seed else folder.name
@@ -45,7 +51,7 @@ class Service:
         self._add("predict", lambda: endpoints.predict(predictor, top_k))
         if self._model.task.READS_FORWARD:
             self._add("generate", lambda: endpoints.generate(self._model))
-        self.endpoints += endpoints.vectors(predictor)
+        self.endpoints += endpoints.vectors(predictor, keeps_dtype)
         self._add("attention", lambda: endpoints.attention(predictor, top_k, self.name, self.about))
 
     def _add(self, name: str, make: Callable[[], Endpoint]) -> None:

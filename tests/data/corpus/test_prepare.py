@@ -14,6 +14,7 @@ from bert_jax.data.corpus import dump, stages
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.data.corpus.prepare import prepare
 from bert_jax.data.corpus.request import lock
+from bert_jax.files.errors import UserError
 from bert_jax.text import files as text_files
 from bert_jax.text import parquet
 from tests.data.corpus.corpora import contents, count_done, make_config, quiet, write_text
@@ -118,6 +119,8 @@ def test_words_are_counted_beside_what_identifies_the_data(text, prepared, manif
     again = prepare(make_config(text), manifest.folder, 1, quiet)
     assert again.fingerprint == prepared.fingerprint and again.words_per_epoch("train") == 0
     assert " words," not in dump.summarize(again)
+    with pytest.raises(UserError, match="did not count words, so data.max_words=10 cannot be che"):
+        prepare(make_config(text, max_words=10), manifest.folder, 1, quiet)
 
 
 @pytest.mark.parametrize("segments", ["pairs", "full_sentences", "running_text", "stream"])
