@@ -126,7 +126,8 @@ def best_documents(
 ) -> list[np.ndarray]:
     """Returns the places of the best documents of each query, the best first.
 
-    Among equal scores, relevant documents come last.
+    Among equal scores, relevant documents come last. A document that is the query itself is left
+    out, as in BEIR: one with its id, whose text ends with the query's, if it is not relevant.
 
     Args:
       data: queries, documents and their relevance.
@@ -134,8 +135,16 @@ def best_documents(
       depth: number of documents; at least those that `RANKING_METRICS` read.
     """
     depth = max(depth, retrieval.READ)
-    rows = zip(scores, _relevance(data), strict=True)
-    return [retrieval.order(row, relevance)[:depth] for row, relevance in rows]
+    own = {
+        query: place
+        for place, (query, text) in enumerate(data.documents.items())
+        if text.endswith(data.queries.get(query, "\0")) and query not in data.relevant[query]
+    }
+    best = []
+    for query, row, relevance in zip(data.queries, scores, _relevance(data), strict=True):
+        places = retrieval.order(row, relevance)
+        best.append(places[places != own.get(query, -1)][:depth])
+    return best
 
 
 def _relevance(data: RetrievalSet) -> Iterator[np.ndarray]:
@@ -241,6 +250,11 @@ def _read_pairs(pairs: Any) -> list[tuple[str, str]]:
 
     def read(path: str) -> list[Any]:
         fields = detect(path, {}, "embedding").fields
+        if label := fields.get("task.label", ""):
+            raise UserError(
+                f"{path} has scores or labels in the column {label!r}: only pairs that belong"
+                " together can be mined; give these, without that column."
+            )
         columns = {name: fields[f"task.{name}"] for name in ("text_a", "text_b")}
         return list(Embedding(**columns).read(path, Counter(), labelled=True))
 

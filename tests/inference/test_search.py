@@ -7,7 +7,7 @@ import pytest
 
 import bert_jax
 from bert_jax.__main__ import main
-from bert_jax.data.retrieval_set import read_retrieval_set
+from bert_jax.data.retrieval_set import RetrievalSet, read_retrieval_set
 from bert_jax.files.errors import UserError
 from bert_jax.inference import search
 from bert_jax.scores import retrieval
@@ -124,6 +124,24 @@ def test_a_reranker_orders_the_best_documents_only(folder):
     values = bert_jax.evaluate_retrieval(Stub(), str(folder), Stub(), 3)
     assert values["reranked"] == search.ranking_scores(data, found)
     assert values["tf_idf"]["accuracy"] == 1.0
+
+
+def test_a_document_that_is_the_query_is_left_out():
+    """As in ArguAna; but not one with the same id and another text, or a relevant one."""
+    texts = {"1": "A title sand", "2": "moon", "3": "river", "4": "tree"}
+    queries = {"1": "sand", "2": "sun", "3": "river"}
+    data = RetrievalSet(queries, texts, {"1": {"4": 1}, "2": {"1": 1}, "3": {"3": 1}})
+    scores = [np.array([4.0, 3, 2, 1])] * 3
+    assert [best.tolist() for best in search.best_documents(data, scores)] == [
+        *([1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 3]),
+    ]
+
+
+def test_scored_pairs_are_not_mined(tmp_path):
+    rows = [f"{a},{b},{score}\n" for a, b, score in (("a b", "c d", 0.2), ("e f", "g h", 4.5))]
+    (tmp_path / "a.csv").write_text("".join(["sentence1,sentence2,score\n", *rows]))
+    with pytest.raises(UserError, match="has scores or labels in the column 'score': only pairs"):
+        bert_jax.mine_negatives(Stub(), tmp_path / "a.csv")
 
 
 def test_negatives_are_the_nearest_texts_of_others(tmp_path):

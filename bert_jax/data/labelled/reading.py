@@ -140,6 +140,12 @@ def has_objects(source: str) -> bool:
         return False
 
 
+def is_array(path: str) -> bool:
+    """Returns whether a file begins as an array of JSON objects does."""
+    first = _first_line(path)
+    return re.match(r"\[\s*\{", first) is not None or (first == "[" and has_objects(path))
+
+
 def is_object(path: str) -> bool:
     """Returns whether a file begins as one JSON object does."""
     return _first_line(path).startswith("{")

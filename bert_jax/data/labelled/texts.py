@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.examples import TEXT_FORMS, Example
 from bert_jax.data.labelled.forms.text_tables import CHOOSE, find_column, has_columns
-from bert_jax.data.labelled.reading import place, read_lines
+from bert_jax.data.labelled.reading import is_array, place, read_lines, read_objects
 from bert_jax.data.labelled.sequences import Sequences
 from bert_jax.files.errors import UserError
 from bert_jax.text.tokenization import Tokenizer
@@ -59,6 +59,10 @@ def read_texts(path: str, column: str = "", choose: str = CHOOSE) -> Iterator[Te
         for where, first, second in find_column(path, column, choose).read(path):
             yield Text(first, second, where)
         return
+    if is_array(path):
+        for where, row in read_objects(path, Counter()):
+            yield _text_of(row, where)
+        return
     for number, line in read_lines(path, Counter()):
         where = place(path, number)
         is_object = line.lstrip().startswith("{")
@@ -73,6 +77,10 @@ def _parse(line: str, where: str) -> Text:
             f"{where}: not a JSON object ({error}); write a text that begins with {{ as"
             ' {"text_a": TEXT}.'
         ) from None
+    return _text_of(row, where)
+
+
+def _text_of(row: dict[str, Any], where: str) -> Text:
     text_a, text_b = row.get("text_a"), row.get("text_b")
     if not isinstance(text_a, str) or not isinstance(text_b, str | None):
         raise UserError(

@@ -10,6 +10,7 @@ questions of a file in SQuAD's form.
 """
 
 import argparse
+import os
 
 from bert_jax.data.labelled.examples import Question
 from bert_jax.files.errors import UserError
@@ -31,7 +32,7 @@ FLAGS = (
 def run(flags: argparse.Namespace) -> None:
     context = read_word(flags.context)
     pairs = tuple({"question": question, "context": context} for question in flags.question)
-    check_output(flags.output, PREDICTIONS)
+    check_output(flags.output, PREDICTIONS, filter(os.path.isfile, [flags.context]))
     model = load_model(flags)
     if model.task.EXAMPLE is not Question:
         raise UserError(

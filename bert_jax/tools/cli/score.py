@@ -93,7 +93,7 @@ def _scored(
     count = tokens = passes = 0
     for row in map(scorer.row, texts()):
         count += 1
-        tokens += len(row.word_positions)
+        tokens += scorer.count_scored(row)
         passes += scorer.count_passes(row)
     progress = Progress(passes, listener)
     total = 0.0

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -59,14 +60,17 @@ def check_output(path: str, endings: Sequence[str], input_paths: Iterable[str] =
 
 
 def write_objects(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
-    """Writes objects as .parquet, or else as lines of JSON with arrays as lists; the file is
-    complete or absent."""
+    """Writes objects as .parquet, or else as lines of JSON with arrays as lists, to the standard
+    output for "-"; a file is complete or absent."""
     if path.lower().endswith(".parquet"):
         write_parquet(path, objects)
         return
+    lines = (json.dumps(as_lists(fields), ensure_ascii=False) + "\n" for fields in objects)
+    if path == "-":
+        sys.stdout.writelines(lines)
+        return
     with whole_file(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        for fields in objects:
-            file.write(json.dumps(as_lists(fields), ensure_ascii=False) + "\n")
+        file.writelines(lines)
 
 
 def write_parquet(path: str, objects: Iterable[Mapping[str, Any]]) -> None:
@@ -146,7 +150,7 @@ def write_arrays(
                 where = [slice(size) for size in features[name].shape]
                 arrays[name][(*where[: spec.axis], number, *where[spec.axis :])] = features[name]
         with whole_file(path) as temporary:
-            if path.endswith(".npz"):
+            if path.lower().endswith(".npz"):
                 _pack_npz(arrays, temporary)
             else:
                 # Importing the formats takes longer than --help may.

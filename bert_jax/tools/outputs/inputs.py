@@ -101,7 +101,8 @@ class Inputs:
                 by_character = not task.between_words
                 examples = make_examples(kind, source.values, by_character, _name_text)
             for place, example in enumerate(examples):
-                yield _renumbered(example, number, place, start) if number else example
+                numbered = not (source.path and getattr(task, "id", ""))
+                yield _renumbered(example, number, place, start, numbered) if number else example
                 count += 1
 
 
@@ -162,8 +163,8 @@ def _standard_input() -> str:
     with open(path, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     with open(path, "rb") as file:
-        is_json = next((line for line in file if line.strip()), b"").lstrip()[:1] in b"{["
-    if is_json:
+        first = next((line for line in file if line.strip()), b"")
+    if re.match(rb"\s*(\{|\[\s*(\{|$))", first):  # not a text such as "[MASK] is red."
         os.rename(path, path := path.replace(".txt", ".jsonl"))
     return path
 
@@ -186,10 +187,13 @@ def _check_values(values: Sequence[Any], task: Any, kind: type) -> None:
         )
 
 
-def _renumbered(example: Any, source: int, place: int, start: int) -> Any:
-    """Returns an example of a later source, whose numbers differ from those of the others."""
+def _renumbered(example: Any, source: int, place: int, start: int, numbered: bool) -> Any:
+    """Returns an example of a later source, whose numbers differ from those of the others.
+
+    `numbered`: whether ids are numbers of rows, not values of a column.
+    """
     changes: dict[str, Any] = {}
-    if getattr(example, "id", "") == str(place):
+    if numbered and getattr(example, "id", "") == str(place):
         changes["id"] = str(start + place)
     if isinstance(getattr(example, "document", ""), int):
         changes["document"] = example.document + (source << 32)

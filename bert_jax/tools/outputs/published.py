@@ -74,7 +74,12 @@ def _write_glue(task: Any, lines_path: str, path: str) -> None:
 
 def _write_squad(task: Any, lines_path: str, path: str) -> None:
     """{id: answer}; with `null_answers` also NAME.na_probs.json, {id: score of "no answer"}."""
-    write_json(path, {row["id"]: row["answer"] for row in _read(lines_path)})
+    answers: dict[str, str] = {}
+    for row in _read(lines_path):
+        if row["id"] in answers:
+            raise UserError(f"The id {row['id']!r} has two answers for {os.path.basename(path)}.")
+        answers[row["id"]] = row["answer"]
+    write_json(path, answers)
     if task.null_answers:
         # If no span can be an answer, "no answer" gets a very large finite number.
         odds = {
@@ -158,7 +163,7 @@ def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:
       lines_path: predictions as JSON lines.
       path: file to write, .csv or .tsv.
     """
-    is_tsv = path.endswith(".tsv")
+    is_tsv = path.lower().endswith(".tsv")
     with (
         whole_file(path) as temporary,
         open(temporary, "w", encoding="utf-8", newline="") as file,
@@ -172,16 +177,21 @@ def write_table(task: Any, inputs: Inputs, lines_path: str, path: str) -> None:
         for number, (row, found) in enumerate(rows):
             if number == 0 and not any(isinstance(name, int) for name in names):
                 writer.writerow([*names, *found])
-            cells = map(_cell, [*(row.get(name) for name in names), *found.values()])
+            cells = [*(_cell(row.get(name), str) for name in names), *map(_cell, found.values())]
             # A TSV has no quotes: a cell has neither tabs nor line ends. Offsets stay right.
             writer.writerow(re.sub(r"\s", " ", cell) if is_tsv else cell for cell in cells)
 
 
 def rows_with_predictions(task: Any, inputs: Inputs, lines_path: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of an input with the columns of their predictions; see `write_table`."""
+    """Yields the rows of an input with the columns of their predictions; see `write_table`.
+
+    A column of predictions whose name the input has gets "_" at the end of its name.
+    """
+    names = {str(name) for row in _rows(task, inputs) for name in row}
     for row, prediction in zip(_rows(task, inputs), _read(lines_path), strict=True):
         for found in task.cells(prediction):
-            yield {str(name): value for name, value in row.items()} | found
+            new = {name + "_" * (name in names): value for name, value in found.items()}
+            yield {str(name): value for name, value in row.items()} | new
 
 
 def _rows(task: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
@@ -195,9 +205,9 @@ def _rows(task: Any, inputs: Inputs) -> Iterator[dict[Any, Any]]:
             yield from ({"text": value} for value in source.values)
 
 
-def _cell(value: Any) -> str:
+def _cell(value: Any, show_float: Callable[[float], str] = "{:.6g}".format) -> str:
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return show_float(value)
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False)
     return "" if value is None else str(value)

@@ -12,6 +12,7 @@ snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs
 import dataclasses
 import hashlib
 import json
+import logging
 import os
 import pathlib
 import shutil
@@ -30,6 +31,9 @@ from bert_jax.training.seals import checksum_file
 
 PLAN, RESULTS, REPORT = store.SWEEP, "results.jsonl", "results.md"
 _STARTED, _FINISHED = "job.json", "finished.json"
+# Fields that a resumed run may change, and on which its results depend.
+_OF_RESULTS = ("eval.max_batches", "eval.part", "checkpoint.best_metric", "checkpoint.use")
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +124,14 @@ def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
         return
     started, now, changed = read_json(path), _origin(job, jobs), []
     if job.kind == "train":  # the name of prepared data is a digest of its settings
-        changed = store.differences(parse(started["settings"]), parse(job.settings))
+        old, new = parse(started["settings"]), parse(job.settings)
+        changed = store.differences(old, new)
+        # Runs may be resumed with others of these, but results of both cannot be compared.
+        changed += [
+            f"{name}: {old.get(name, None)!r} there, {new.get(name, None)!r} requested"
+            for name in _OF_RESULTS
+            if is_finished(job.name, workdir) and old.get(name, None) != new.get(name, None)
+        ]
     changed += [
         f"the settings of {name}, which it builds on"
         for name in sorted(now.keys() | started["origin"].keys())
@@ -140,10 +151,13 @@ def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
       UserError: the run did not keep that checkpoint.
     """
     target = pathlib.Path(workdir, "snapshots", f"{job}-step{step}")
-    if target.is_dir():
-        return target
     run = folder_of(job, workdir)
-    checkpoint = run / "checkpoints" / str(step)
+    checkpoint, copied = (folder / "checkpoints" / str(step) for folder in (run, target))
+    if target.is_dir():
+        ours, theirs = map(checksum_file, (checkpoint, copied))
+        if not ours.is_file() or ours.samefile(theirs):
+            return target
+        shutil.rmtree(target)  # of a run that was deleted and done again
     if not checksum_file(checkpoint).is_file():
         names = (path.name for path in checkpoint.parent.glob("*") if path.name.isdecimal())
         found = ", ".join(sorted(names, key=int)) or "none"
@@ -165,9 +179,18 @@ def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
 
 
 def collect(plan: Plan, workdir: str) -> list[dict[str, Any]]:
-    """Returns the results of all complete runs, in the order of the plan."""
-    complete = (job for job in plan.trainings if is_finished(job.name, workdir))
-    return [result(job, workdir) for job in complete]
+    """Returns the results of all complete runs with the plan's settings, in its order."""
+    by_name = {job.name: job for job in plan.jobs}
+    found = []
+    for job in plan.trainings:
+        if is_finished(job.name, workdir):
+            try:
+                check_unchanged(job, by_name, workdir)
+            except UserError as error:
+                _logger.warning("Left out of the tables: %s", error)
+            else:
+                found.append(result(job, workdir))
+    return found
 
 
 def result(job: Job, workdir: str) -> dict[str, Any]:

@@ -144,7 +144,9 @@ def test_a_failure_is_reported_at_the_end_with_exit_code_1(mine, scripted, tmp_p
     assert calls(tmp_path) == ["bert", "ner-seed0", "ner-seed1", "ner-seed0"]
 
 
-def test_changed_settings_are_refused_before_anything_runs(mine, scripted, tmp_path):
+def test_changed_settings_are_refused_before_anything_runs(
+    mine, scripted, tmp_path, capsys, caplog
+):
     run(*mine)
     before = (tmp_path / "out/sweep.json").read_text()
     with pytest.raises(ValueError, match=r"bert was started with .*: steps: 3 -> 4\. "):
@@ -152,6 +154,13 @@ def test_changed_settings_are_refused_before_anything_runs(mine, scripted, tmp_p
     assert (tmp_path / "out/sweep.json").read_text() == before
     run(*mine, "--config.log.every=7")  # has no effect on results
     assert len(calls(tmp_path)) == 2
+    # A run may be resumed with another number of batches, but its results are others.
+    with pytest.raises(ValueError, match=r"bert was started with .*: eval.max_batches: 0 there, 3"):
+        run(*mine, "--config.eval.max_batches=3")
+    capsys.readouterr()
+    run(*mine, "--set", "steps=4", "--report")
+    assert "60.00" not in capsys.readouterr().out
+    assert "Left out of the tables" in caplog.text and "steps: 3 -> 4" in caplog.text
 
 
 def test_the_jobs_of_a_cluster_run_one_by_one(mine, scripted, tmp_path, capsys):

@@ -9,6 +9,7 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax.__main__ import main as run_command
+from bert_jax.files.errors import UserError
 from bert_jax.inference.model import load
 from bert_jax.tools.outputs import inputs
 from bert_jax.tools.outputs.inputs import find_inputs, read_word
@@ -42,6 +43,12 @@ def test_words_are_files_standard_input_or_texts(tmp_path, standard_input, monke
     assert [text.where for text in found.texts()][:2] == ["Text 1", "in.txt, line 1"]
     standard_input('\n {"text_a": "six"}\n')
     assert [text.text_a for text in find_inputs(["-"]).texts()] == ["", "six"]
+    for piped, texts in (
+        ("[MASK] is\n[deleted]\n", ["[MASK] is", "[deleted]"]),
+        ('[{"text_a": "six"}, {"text_a": "seven"}]', ["six", "seven"]),
+    ):
+        standard_input(piped)
+        assert [text.text_a for text in find_inputs(["-"]).texts()] == texts
     assert read_word("in.txt").startswith("one\n{") and read_word("A. B.") == "A. B."
 
 
@@ -96,6 +103,8 @@ def test_questions_about_a_context(make_run, tmp_path, capsys):
     run_command([*words, "--output=-"])
     printed = capsys.readouterr().out.splitlines()
     assert [json.loads(line)["answer"] for line in printed] == [one["answer"] for one in expected]
+    with pytest.raises(UserError, match=r"context.txt is the input: name another file"):
+        run_command([*words, f"--output={tmp_path / 'context.txt'}"])
     run_command(words)
     lines = [line for line in capsys.readouterr().out.splitlines() if line]
     assert lines[::2] == questions
@@ -158,8 +167,10 @@ def test_predictions_as_lines(prediction, lines):
         ("a.csv", "7;so, it is\n8;so, it was\n", "", ["so, it is", "so, it was"]),
         ("a.csv", "id,title,body\n1,a b,c d\n", "title", ["a b"]),
         ("a.csv", "1,c d\n", "1", ["c d"]),
+        ("a.csv", "c d,1\n", "0", ["c d"]),
         ("a.jsonl", '{"id": 1, "text": "x"}\n{"id": 2, "text": null}\n', "", ["x", ""]),
         ("a.json", '[{"id": 1, "review": "x"}]', "", ["x"]),
+        ("a.json", '[\n{"text_a": "x"},\n{"text_a": "y", "text_b": "z"}]', "", ["x", "y | z"]),
         ("a.txt", "one\rtwo\r", "", ["one", "two"]),
         ("a.csv", "text_a,text_b\na,b\n", "", ["a | b"]),
     ],

@@ -4,10 +4,13 @@ import csv
 import io
 import json
 import shutil
+from collections import Counter
 
 import pytest
+from pyarrow import parquet
 
 from bert_jax.tools.listeners.terminal import Terminal
+from bert_jax.tools.outputs.inputs import find_inputs
 from bert_jax.tools.outputs.predictions import Progress
 from tests.data.labelled.tiny_tasks import HIDDEN
 from tests.inference.conftest import TAGS, make_texts, predict_file
@@ -79,6 +82,28 @@ def test_a_table_keeps_the_columns_of_its_input(classifier, tmp_path, name, cont
         assert row[-2] == prediction["label"]
         best = max(prediction["probabilities"].values())
         assert float(row[-1]) == pytest.approx(best, abs=1e-5)
+
+
+def test_columns_of_the_input_are_kept_as_they_are(classifier, tmp_path):
+    """Numbers with all digits; in Parquet, predictions of the same name get another."""
+    content = '{"text_a": "the list", "user": 1234567.0, "probability": 0.123456789}\n'
+    table = predicted(classifier, tmp_path, content, "in.jsonl", "out.csv").splitlines()
+    assert table[1].startswith("the list,1234567.0,0.123456789,")
+    predict_file(*classifier, str(tmp_path / "in.jsonl"), str(tmp_path / "out.parquet"))
+    (row,) = parquet.read_table(tmp_path / "out.parquet").to_pylist()
+    assert (row["user"], row["probability"]) == (1234567.0, 0.123456789)
+    assert row["predicted_label"] and 0 < row["probability_"] <= 1
+
+
+def test_ids_of_several_files(make_run, tmp_path):
+    """Numbers of rows go on; those of a column are kept."""
+    for column, ids in (("", ["0", "1", "2", "3"]), ("id", ["1", "0", "0", "1"])):
+        run = make_run("classification", task__id=column)
+        for name, rows in (("a.csv", "1,the\n0,list\n"), ("b.csv", "0,the\n1,list\n")):
+            (tmp_path / name).write_text(f"id,text_a\n{rows}")
+        inputs = find_inputs([str(tmp_path / name) for name in ("a.csv", "b.csv")])
+        examples = inputs.examples(run[0].task, run[0].task.EXAMPLE, Counter())
+        assert [example.id for example in examples] == ids
 
 
 def test_tables_of_numbers_of_several_labels_and_of_choices(make_run, tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import pytest
 
@@ -91,6 +92,12 @@ def test_a_snapshot_is_a_workdir_with_one_checkpoint(tmp_path):
     }
     assert (target / array).samefile(run / array)
     assert record.make_snapshot("bert", 5, str(tmp_path)) == target
+    shutil.rmtree(run / "checkpoints/5")  # the run is deleted, and done again
+    (run / "checkpoints/5.sha256.json").unlink()
+    (run / "checkpoints/5/params").mkdir(parents=True)
+    (run / array).write_text("of another run")
+    (run / "checkpoints/5.sha256.json").write_text("{}")
+    assert (record.make_snapshot("bert", 5, str(tmp_path)) / array).samefile(run / array)
     message = f"{run} has no checkpoint of step 7 (it has 5, 10): its config.checkpoint"
     with pytest.raises(ValueError, match=re.escape(message)):
         record.make_snapshot("bert", 7, str(tmp_path))

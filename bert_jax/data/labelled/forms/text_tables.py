@@ -70,7 +70,9 @@ def find_column(path: str, column: str, choose: str = CHOOSE) -> TextColumn:
       UserError: none or two have texts, or the first row may be a text or a header.
     """
     if column:
-        return TextColumn(parse_column(column) or column)
+        name = parse_column(column)
+        assert name is not None  # not empty
+        return TextColumn(name)
     is_json = ending_of(path) not in (".csv", ".tsv")
     some = [row for _, row in islice(read_rows(path, Counter(), is_json, True), _MAX_ROWS)]
     cells = [] if is_json else [list(row.values()) for row in some]
