@@ -36,6 +36,7 @@ import numpy as np
 
 from bert_jax.data.batch import Batch
 from bert_jax.data.labelled.examples import TextExample
+from bert_jax.data.labelled.sequences import EncodedRows, GroupedRows
 from bert_jax.data.labelled.texts import EncodedTexts, TextRow
 from bert_jax.data.packing import pack_rows
 from bert_jax.devices import processor
@@ -70,15 +71,6 @@ class Rows(Protocol):
     @property
     def lengths(self) -> np.ndarray:
         """int[rows] in tokens."""
-        ...
-
-    @property
-    def shape_keys(self) -> np.ndarray:
-        """int[rows]: what the shape of an exact batch depends on, besides the lengths."""
-        ...
-
-    def as_exact(self) -> "Rows":
-        """Returns the rows with batches whose shape follows from any one of their rows."""
         ...
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch: ...
@@ -147,7 +139,7 @@ class Predictor:
     def _exact_batches(self, rows: Rows) -> Iterator[tuple[np.ndarray, int]]:
         """Yields what `batches` does; the shape of a batch follows from any one of its rows."""
         kinds: dict[tuple[int, int], list[int]] = {}
-        for number, (length, key) in enumerate(zip(rows.lengths, rows.shape_keys, strict=True)):
+        for number, (length, key) in enumerate(zip(rows.lengths, _shape_keys(rows), strict=True)):
             kinds.setdefault((self._exact_length(int(length)), int(key)), []).append(number)
         for (length, _), numbers in sorted(kinds.items(), reverse=True):
             most = self._exact_rows(length)
@@ -219,7 +211,8 @@ class Predictor:
           returned, with the examples as the first axis.
         """
         packs = self.model.packs and packs is not False
-        rows = rows.as_exact() if self.model.exact else rows
+        if self.model.exact and isinstance(rows, EncodedRows):
+            rows = dataclasses.replace(rows, exact=True)
         batches = self._batches_of(rows, packs)
         yield from self._compute(forward, ((rows, *batch) for batch in batches))
 
@@ -313,6 +306,13 @@ class Predictor:
         size = sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(outputs))
         max_tokens = _WINDOW_BYTES * len(numbers) * length // max(1, size)
         return min(max(max_tokens, self.batch_tokens), _WINDOW_BATCHES * self.batch_tokens)
+
+
+def _shape_keys(rows: Rows) -> np.ndarray:
+    """Returns int[rows]: what the shape of an exact batch depends on, besides the lengths."""
+    if isinstance(rows, EncodedTexts):
+        return rows.mask_counts  # the number of prediction slots follows
+    return rows.sizes if isinstance(rows, GroupedRows) else np.zeros_like(rows.lengths)
 
 
 def _max_texts(length: int) -> int:

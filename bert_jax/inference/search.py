@@ -135,15 +135,13 @@ def best_documents(
       depth: number of documents; at least those that `RANKING_METRICS` read.
     """
     depth = max(depth, retrieval.READ)
-    own = {
-        query: place
-        for place, (query, text) in enumerate(data.documents.items())
-        if text.endswith(data.queries.get(query, "\0")) and query not in data.relevant[query]
-    }
-    best = []
+    numbers, best = {name: number for number, name in enumerate(data.documents)}, []
     for query, row, relevance in zip(data.queries, scores, _relevance(data), strict=True):
         places = retrieval.order(row, relevance)
-        best.append(places[places != own.get(query, -1)][:depth])
+        text, is_relevant = data.documents.get(query), query in data.relevant[query]
+        if text is not None and text.endswith(data.queries[query]) and not is_relevant:
+            places = places[places != numbers[query]]
+        best.append(places[:depth])
     return best
 
 

@@ -119,8 +119,7 @@ def classify(
 
     values = getattr(x, "nnz", x.size)
     steps = np.clip(_MAX_PRODUCTS // max(1, values * classes), _MIN_STEPS, _MAX_STEPS)
-    steps = max_steps or int(steps)
-    start, options = np.zeros(shape).ravel(), {"maxiter": steps, "maxfun": 2 * steps}
+    start, options = np.zeros(shape).ravel(), {"maxiter": max_steps or int(steps)}
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
     if max_steps and not found.success:
         _logger.warning("A classifier did not converge in %d steps.", max_steps)

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import bert_jax
+from bert_jax.config.store import parse
 from bert_jax.files.errors import UserError
+from bert_jax.text.word_tokenizer import make_word_vocabulary
 from tests.inference.conftest import VOCABULARY, make_texts
+from tests.inference.test_minimal_pairs import ELMO
 
 _ALONE = """
 import sys, bert_jax
@@ -73,6 +76,16 @@ def test_rows_of_words_and_of_choices_have_shapes_of_their_own(make_run, monkeyp
         for one, other in zip(together, alone, strict=True):
             assert {**one, "id": "0"} == other
         monkeypatch.undo()
+
+
+def test_the_predictions_of_elmo_are_those_of_a_text_alone(make_run):
+    """Whose rows are of a class of its own."""
+    content = make_word_vocabulary(VOCABULARY)
+    config = parse(bert_jax.get_config("elmo:small", **ELMO, model__vocab_size=len(VOCABULARY)))
+    model = bert_jax.load(make_run(config, vocabulary=("vocab.txt", content))[1], exact=True)
+    texts = make_texts(5)
+    alone = [model.predict([text])[0] for text in texts]
+    assert model.predict(texts) == alone
 
 
 def test_predictions_that_depend_on_the_batch_by_design_are_refused(make_run):

@@ -7,9 +7,8 @@ encode_words.py, encode_questions.py) fills a `SequenceWriter` and returns `Enco
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Self
 
 import numpy as np
 
@@ -199,8 +198,8 @@ class EncodedRows:
       sequences: one for each row.
       example: int32[rows], the example of each row; rows of an example are consecutive.
       fields: arrays [rows, ...] that batches have as they are, such as `labels`.
-      exact: whether the shape of a batch follows from any one of its rows, which have equal
-        `shape_keys`; otherwise some sizes are those of the whole data set.
+      exact: whether the shape of a batch follows from its length and any one of its rows;
+        otherwise some sizes are those of the whole data set.
     """
 
     sequences: Sequences
@@ -216,14 +215,6 @@ class EncodedRows:
     def lengths(self) -> np.ndarray:
         """int32[rows], in tokens, special tokens included."""
         return self.sequences.lengths
-
-    @property
-    def shape_keys(self) -> np.ndarray:
-        """int[rows]: what the shape of a batch depends on, besides the lengths of its rows."""
-        return np.zeros(self.num_rows, np.int64)
-
-    def as_exact(self) -> Self:
-        return replace(self, exact=True)
 
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
         """Makes a batch of rows.
@@ -278,14 +269,15 @@ class GroupedRows(EncodedRows):
 
     starts: np.ndarray
 
-    @property
-    def shape_keys(self) -> np.ndarray:
+    @cached_property
+    def sizes(self) -> np.ndarray:
+        """int64[rows], sequences of each row; those of an exact batch are equal."""
         return np.diff(self.starts)
 
     @cached_property
     def max_sequences(self) -> int:
         """The maximum number of sequences of a row."""
-        return int(self.shape_keys.max())
+        return int(self.sizes.max())
 
     @property
     def lengths(self) -> np.ndarray:
@@ -295,12 +287,11 @@ class GroupedRows(EncodedRows):
     def take(self, row_numbers: np.ndarray, length: int) -> Batch:
         """Returns arrays [batch, sequences, length or 1], and `fields`.
 
-        There are `max_sequences` in a row, or with `exact` as many as these rows have. A sequence
+        There are `max_sequences` in a row, or with `exact` as many as the first row has. A sequence
         that a row lacks is all padding. `row_numbers` are int64[batch].
         """
         at = np.maximum(row_numbers, 0)[:, None]
-        sizes = self.shape_keys[row_numbers[row_numbers >= 0]]
-        count = int(sizes.max()) if self.exact else self.max_sequences
+        count = int(self.sizes[row_numbers[0]]) if self.exact else self.max_sequences
         numbers = self.starts[at] + np.arange(count)
         is_here = (row_numbers[:, None] >= 0) & (numbers < self.starts[at + 1])
         batch = self.sequences.take(np.where(is_here, numbers, -1)[..., None], length)

@@ -220,14 +220,6 @@ class EncodedTexts:
         """int64[texts] in tokens, special ones included."""
         return np.array([len(row.input_ids) for row in self.rows], np.int64)
 
-    @property
-    def shape_keys(self) -> np.ndarray:
-        """int64[texts]: numbers of masks, of which that of prediction slots follows."""
-        return self.mask_counts
-
-    def as_exact(self) -> "EncodedTexts":
-        return self
-
     @functools.cached_property
     def _sequences(self) -> Sequences:
         return Sequences(

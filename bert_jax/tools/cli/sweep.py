@@ -12,6 +12,7 @@ after Ctrl-C or SIGTERM, after which the same command resumes.
 
 import argparse
 import json
+import logging
 import os
 import shlex
 import signal
@@ -35,6 +36,8 @@ from bert_jax.tools.sweep.jobs import Job
 from bert_jax.tools.sweep.plan import load_sweep
 from bert_jax.tools.sweep.record import Plan
 from bert_jax.tools.sweep.slots import make_slots
+
+_logger = logging.getLogger(__name__)
 
 FLAGS = (
     Flag("sweep", "", "Sweep file, such as configs/sweeps/table5.py; see docs/sweeps.md."),
@@ -202,5 +205,7 @@ def _write(plan: Plan, workdir: str) -> report.Results:
 
 def _print_report(plan: Plan, workdir: str) -> None:
     print(report.markdown(plan, _write(plan, workdir)), end="")
+    for changes in record.left_out(plan, workdir):
+        _logger.warning("Left out of the tables: %s", changes)
     with own_parts():
         print(page.write_page(workdir))

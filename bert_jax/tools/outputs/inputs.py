@@ -13,7 +13,7 @@ from typing import Any
 
 from bert_jax.data.labelled.examples import ChoiceExample, Question
 from bert_jax.data.labelled.forms.text_tables import find_column, has_columns
-from bert_jax.data.labelled.reading import read_lines
+from bert_jax.data.labelled.reading import is_array, is_object, read_lines
 from bert_jax.data.labelled.texts import Text, read_texts
 from bert_jax.files import buckets
 from bert_jax.files.errors import UserError
@@ -159,13 +159,11 @@ def _folder() -> tempfile.TemporaryDirectory:
 
 @functools.cache
 def _standard_input() -> str:
-    path = os.path.join(_folder().name, "standard_input.txt")
+    path = os.path.join(_folder().name, "standard_input.jsonl")
     with open(path, "wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
-    with open(path, "rb") as file:
-        first = next((line for line in file if line.strip()), b"")
-    if re.match(rb"\s*(\{|\[\s*(\{|$))", first):  # not a text such as "[MASK] is red."
-        os.rename(path, path := path.replace(".txt", ".jsonl"))
+    if not (is_object(path) or is_array(path)):
+        os.rename(path, path := path.replace(".jsonl", ".txt"))
     return path
 
 

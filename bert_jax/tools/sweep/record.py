@@ -10,9 +10,9 @@ snapshots/NAME-stepK/   a workdir with one checkpoint of a run, which other runs
 """
 
 import dataclasses
+import functools
 import hashlib
 import json
-import logging
 import os
 import pathlib
 import shutil
@@ -33,7 +33,6 @@ PLAN, RESULTS, REPORT = store.SWEEP, "results.jsonl", "results.md"
 _STARTED, _FINISHED = "job.json", "finished.json"
 # Fields that a resumed run may change, and on which its results depend.
 _OF_RESULTS = ("eval.max_batches", "eval.part", "checkpoint.best_metric", "checkpoint.use")
-_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,41 +106,61 @@ def _origin(job: Job, jobs: Mapping[str, Job]) -> dict[str, str]:
 
 
 def _digest(job: Job, jobs: Mapping[str, Job]) -> str:
-    free = parse(job.settings).marked("free") if job.kind == "train" else set()
-    settings = {name: value for name, value in flatten(job.settings) if name not in free}
+    settings = dict(flatten(job.settings))
+    if job.kind == "train":
+        free = _free(json.dumps(job.settings))
+        settings = {name: value for name, value in settings.items() if name not in free}
     text = json.dumps([settings, _origin(job, jobs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
-    """Refuses a job whose folder has results of other settings.
+# Settings are read once, as JSON: after each run, `collect` compares those of all.
+@functools.cache
+def _free(settings: str) -> frozenset[str]:
+    return frozenset(parse(json.loads(settings)).marked("free"))
 
-    Raises:
-      UserError: listing what differs, and how to run it anew.
-    """
+
+@functools.cache
+def _differences(started: str, settings: str, finished: bool) -> tuple[str, ...]:
+    if started == settings:
+        return ()
+    old, new = (parse(json.loads(text)) for text in (started, settings))
+    # Runs may be resumed with others of these, but results of both cannot be compared.
+    results = (
+        f"{name}: {old.get(name, None)!r} there, {new.get(name, None)!r} requested"
+        for name in (_OF_RESULTS if finished else ())
+        if old.get(name, None) != new.get(name, None)
+    )
+    return (*store.differences(old, new), *results)
+
+
+def changes(job: Job, jobs: Mapping[str, Job], workdir: str) -> str:
+    """Returns what differs from the settings of the results in a job's folder, and how to run it
+    anew; "": nothing does."""
     path = folder_of(job.name, workdir) / _STARTED
     if not path.is_file():
-        return
+        return ""
     started, now, changed = read_json(path), _origin(job, jobs), []
     if job.kind == "train":  # the name of prepared data is a digest of its settings
-        old, new = parse(started["settings"]), parse(job.settings)
-        changed = store.differences(old, new)
-        # Runs may be resumed with others of these, but results of both cannot be compared.
-        changed += [
-            f"{name}: {old.get(name, None)!r} there, {new.get(name, None)!r} requested"
-            for name in _OF_RESULTS
-            if is_finished(job.name, workdir) and old.get(name, None) != new.get(name, None)
-        ]
+        texts = map(json.dumps, (started["settings"], job.settings))
+        changed += _differences(*texts, is_finished(job.name, workdir))
     changed += [
         f"the settings of {name}, which it builds on"
         for name in sorted(now.keys() | started["origin"].keys())
         if now.get(name) != started["origin"].get(name)
     ]
-    if changed:
-        raise UserError(
-            f"{folder_of(job.name, workdir)} was started with other settings: {'; '.join(changed)}."
-            " Choose another --workdir, or delete this folder to run it anew."
-        )
+    if not changed:
+        return ""
+    return (
+        f"{folder_of(job.name, workdir)} was started with other settings: {'; '.join(changed)}."
+        " Choose another --workdir, or delete this folder to run it anew."
+    )
+
+
+def check_unchanged(job: Job, jobs: Mapping[str, Job], workdir: str) -> None:
+    """Raises UserError for a job whose folder has results of other settings."""
+    if found := changes(job, jobs, workdir):
+        raise UserError(found)
 
 
 def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
@@ -181,16 +200,15 @@ def make_snapshot(job: str, step: int, workdir: str) -> pathlib.Path:
 def collect(plan: Plan, workdir: str) -> list[dict[str, Any]]:
     """Returns the results of all complete runs with the plan's settings, in its order."""
     by_name = {job.name: job for job in plan.jobs}
-    found = []
-    for job in plan.trainings:
-        if is_finished(job.name, workdir):
-            try:
-                check_unchanged(job, by_name, workdir)
-            except UserError as error:
-                _logger.warning("Left out of the tables: %s", error)
-            else:
-                found.append(result(job, workdir))
-    return found
+    complete = (job for job in plan.trainings if is_finished(job.name, workdir))
+    return [result(job, workdir) for job in complete if not changes(job, by_name, workdir)]
+
+
+def left_out(plan: Plan, workdir: str) -> list[str]:
+    """Returns the `changes` of the complete runs that `collect` leaves out."""
+    by_name = {job.name: job for job in plan.jobs}
+    complete = (job for job in plan.trainings if is_finished(job.name, workdir))
+    return [found for job in complete if (found := changes(job, by_name, workdir))]
 
 
 def result(job: Job, workdir: str) -> dict[str, Any]:
