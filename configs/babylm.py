@@ -49,6 +49,8 @@ def get_config(name: str = "plain") -> ConfigDict:
     # Scores of minimal pairs see [MASK], never another token in its place (Huebner et al. 2021).
     config.data.mask_share, config.data.keep_share, config.data.random_share = 1.0, 0.0, 0.0
     config.data.source = ""  # there is no default text
+    # The track's files have a sentence or a paragraph per line, and few blank lines.
+    config.data.document_separator = "line"
     config.data.max_words = 10_000_000
     config.data.max_examples_per_row = 16  # single sentences fill a row too
     config.data.validation_share = 0.01

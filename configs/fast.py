@@ -13,7 +13,7 @@ docs/pretraining.md has the source of each part, docs/log/recipes.md what they d
 Time and result on 2 CPU cores, on the default text: plain 4 minutes, 47.1 % of the held-out masked
 tokens correct and 1.083 bits per character; record 4 minutes, 51.5 % and 0.960; tiny 4 minutes on
 slower cores, 37.7 %. On 30 MB of novels, after 20 minutes: mini 40.4 %, plain_mini 41.9 %,
-record_mini 41.7 %. Larger sizes were not run.
+record_mini 41.7 %. small was run for up to 30 minutes (docs/log/recipes.md), larger sizes were not.
 """
 
 from ml_collections import ConfigDict
@@ -91,7 +91,8 @@ def _shorten_steps(config: ConfigDict) -> None:
     config.data.eval_masked_lm_prob = 0.15
 
     config.optimizer.name = "muon"
-    # Muon's rate of 0.02 * sqrt(max(1, out / in)) (Jordan et al. 2024) at a hidden size of 128.
+    # Muon's rate of 0.02 * sqrt(max(1, out / in)) (Jordan et al. 2024) at a hidden size of 128,
+    # and half of it for attention/output.
     config.optimizer.rates = (
         (r"attention/(query|key|value)/kernel|intermediate/kernel", 2.9),
         (r"encoder/.*output/kernel", 1.5),

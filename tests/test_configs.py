@@ -91,7 +91,7 @@ def test_babylm_is_a_fast_recipe_with_the_rules_of_the_track(recipe):
     rules = {"epochs": 10.0, "data.max_words": 10_000_000, "data.source": ""}
     rules |= {"init_embeddings": "spectral", "model.vocab_size": 8192}
     rules |= {"data.mask_share": 1.0, "data.keep_share": 0.0, "data.random_share": 0.0}
-    rules |= {"data.max_examples_per_row": 16}
+    rules |= {"data.max_examples_per_row": 16, "data.document_separator": "line"}
     assert {length * rows for length, _, rows in changed.pop("phases")} == {8192}
     for name, value in rules.items() | (objective.items() if recipe == "gpt_bert" else set()):
         assert changed.pop(name) == value

@@ -28,20 +28,13 @@ class BertConfig(TransformerConfig):
     """BERT-Base of the paper (Devlin et al. 2019) by default."""
 
     name: str = "bert"
-    # Token types; 0: none.
+    # Token types; 0: none; 1: all tokens have the same.
     type_vocab_size: int = setting(2, minimum=0)
     next_sentence: bool = True
 
     @property
     def reads_token_types(self) -> bool:
-        return self.type_vocab_size > 0
-
-    def check(self) -> None:
-        super().check()
-        if self.reads_token_types and self.type_vocab_size == 1:
-            raise UserError(
-                "type_vocab_size=1 is too few: a row has two segments (0: no token types)."
-            )
+        return self.type_vocab_size > 1
 
     @classmethod
     def of_size(cls, size: str, **changes: Any) -> Self:

@@ -163,7 +163,7 @@ class CheckpointConfig(Group):
     milestones: tuple[str, ...] = setting((), check=check_durations, free=True, added_later=True)
     # Number of newest checkpoints to keep.
     keep: int = setting(3, free=True)
-    # Number of best checkpoints to keep in addition.
+    # Number of best checkpoints to keep in addition; with use=best at least 1.
     keep_best: int = setting(1, minimum=0, free=True)
     # Metric of the held-out split that selects the best: the lowest if its name has loss,
     # perplexity, bits_per, error or distance, otherwise the highest; empty: the first of

@@ -141,7 +141,8 @@ class RunConfig(Group):
     # Random bit generator of dropout: one of jax, or mulxor, a hash of positions: masks do not go
     # through the memory of a GPU then.
     prng_impl: str = setting("threefry4x32", choices=PRNG_IMPLS)
-    # After a non-finite loss or gradient, which is never applied: `abort` the run, or `skip` it.
+    # After a non-finite loss or gradient, which is never applied: `abort` the run, or `skip` the
+    # step, which the learning-rate schedule then does not count.
     nonfinite: str = setting("abort", choices=("abort", "skip"))
     # With `skip`: abort after this many non-finite steps in a row.
     nonfinite_limit: int = setting(5, minimum=0)
@@ -259,6 +260,8 @@ class RunConfig(Group):
         schedules = self.optimizer.phase_schedules
         if len(schedules) not in (0, len(self.phase_entries)):
             raise UserError(bad_phase_schedules("optimizer.phase_schedules", schedules))
+        if self.model.has_directions:
+            self._check_unnumbered_layers()
         if self.distillation.teacher and self.has_corpus and self.model.has_copy_head:
             raise UserError(
                 "model.copy_head=True mixes a softmax with copies, which have no logits to compare:"
@@ -274,6 +277,25 @@ class RunConfig(Group):
         best, known = self.best_metric, ("loss", *self.known_metrics)
         if best not in known:
             raise UserError(f"checkpoint.best_metric={best!r} must be one of {', '.join(known)}.")
+
+    def _check_unnumbered_layers(self) -> None:
+        """Raises UserError for settings that choose ELMo's layers by number, or Muon."""
+        optimizer = self.optimizer
+        for name, value, default in (
+            ("optimizer.layer_decay", optimizer.layer_decay, 1.0),
+            ("optimizer.frozen_layers", max(optimizer.frozen_layers, 0), 0),
+            ("reinit_layers", self.get("reinit_layers", 0), 0),
+        ):
+            if value != default:
+                raise UserError(
+                    f"{name}={value} is for Transformers: the layers of ELMo have no such numbers;"
+                    f" set config.{name}={default}."
+                )
+        if optimizer.name == "muon":
+            raise UserError(
+                "optimizer.name='muon' is for Transformers: set config.optimizer.name=adamw for"
+                " ELMo, or another one."
+            )
 
     def fields(self) -> dict[str, Any]:
         """Returns the value of each field by dotted name, in alphabetical order."""

@@ -117,6 +117,14 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tu
                 f"config.init_layers={tuple(layers)}: config.init_from={path} has"
                 f" {model['num_layers']} layers."
             )
+        every = model.get("global_every", 0)
+        is_global = lambda number: every > 0 and number % every == 0  # noqa: E731
+        if moved := [old for new, old in enumerate(layers) if is_global(old - 1) != is_global(new)]:
+            raise UserError(
+                f"config.init_layers={tuple(layers)}: layer {moved[0]} of config.init_from={path}"
+                f" would have another window: layers 1, {1 + every}, ... of both models attend to"
+                " all positions. Choose layers that keep their kind."
+            )
         found["model.num_layers"] = len(layers)
     # A model may lack some of the special tokens of its vocabulary, which become new ones.
     missing = range(model["vocab_size"], len(tokenizer.pieces))

@@ -9,8 +9,8 @@ once to the user's cache folder. A file is
                      each pair before the right one; with a tab in line 1 a table
 
 The paradigm of a pair is what it tests; without a column for it, its field or else the name of the
-file. In Zorro's names of paradigms the field comes first:
-"agreement_subject_verb-in_simple_question".
+file, or the path if files in several folders have this name. As in Zorro's names of paradigms, the
+field is what comes before the last hyphen: "agreement_subject_verb-in_simple_question".
 """
 
 import contextlib
@@ -94,7 +94,7 @@ def read_pairs(suite: str, per_paradigm: int = 0) -> list[MinimalPair]:
     path = pathlib.Path(suite)
     if not path.exists():
         path = _downloaded(suite)
-    pairs = [pair for part in _files(path) for pair in _read(str(part))]
+    pairs = [pair for part, name in _files(path) for pair in _read(str(part), name)]
     if not pairs:
         raise UserError(f"{suite} has no pairs of sentences.")
     fields: dict[str, str] = {}
@@ -127,15 +127,18 @@ def check_scored(suite: str, sentence: str, count: int) -> None:
         )
 
 
-def _files(path: pathlib.Path) -> list[pathlib.Path]:
+def _files(path: pathlib.Path) -> list[tuple[pathlib.Path, str]]:
+    """Returns the files of a suite and their names, no two of which are equal."""
     if path.is_file():
-        return [path]
-    parts = (part for part in sorted(path.rglob("*")) if part.is_file())
-    return [p for p in parts if not any(n.startswith(".") for n in p.relative_to(path).parts)]
+        return [(path, _stem(path.name))]
+    parts = [part for part in sorted(path.rglob("*")) if part.is_file()]
+    parts = [p for p in parts if not any(n.startswith(".") for n in p.relative_to(path).parts)]
+    count = Counter(_stem(part.name) for part in parts)
+    is_unique = lambda part: count[_stem(part.name)] == 1  # noqa: E731
+    return [(p, _stem(p.name) if is_unique(p) else str(p.relative_to(path))) for p in parts]
 
 
-def _read(path: str) -> Iterator[MinimalPair]:
-    name = _stem(os.path.basename(path))
+def _read(path: str, name: str) -> Iterator[MinimalPair]:
     if ending_of(path) == ".txt" and not has_objects(path) and len(first_row(path)) < 2:
         yield from _read_lines(path, name)
         return

@@ -44,7 +44,7 @@ def gains_from_bfloat16() -> bool:
     """Returns whether matrix products are faster in bfloat16 than in float32.
 
     They are with AMX, and with AVX512-BF16 on AMD's processors. On an Intel Xeon with only the
-    latter, they take 1.6 times as long (docs/log/system.md). Others were not measured.
+    latter, they take 1.5 to 1.6 times as long (docs/log/system.md). Others were not measured.
     """
     found = features()
     is_amd = _cpuinfo("vendor_id") == "AuthenticAMD"

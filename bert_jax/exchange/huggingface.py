@@ -189,6 +189,8 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
     if family is OWN:
         content |= {"mask_token_id": tokenizer.mask_id, "tie_word_embeddings": False}
         content |= {key: model.config.get(f"task.{key}", x) for key, x in _POOLING.items()}
+        if task.EMBEDS:  # SPLADE's weights of words are neither shifted nor mixed with copies
+            content |= {"predicts_next": False, "copy_head": False}
         classes = {"Config": "Config", "Model": "Model"} | {
             f"ModelFor{end.removeprefix('For')}": end for end in _OWN_CLASSES
         }
@@ -201,7 +203,7 @@ def _config(model: LoadedModel, name: str, family: Family) -> dict[str, Any]:
         content["id2label"] = {str(index): label for index, label in enumerate(labels)}
         content["label2id"] = {label: index for index, label in enumerate(labels)}
     if name.endswith("ForSequenceClassification"):
-        if kind := model.config.get("task.problem_type", ""):
+        if kind := getattr(model.config.task, "kind", ""):  # a cross-encoder has none
             types = {labels: problem_type for problem_type, labels in PROBLEM_TYPES.items()}
             content["problem_type"] = types[kind]
         if len(model.params["classifier/bias"]) == 1:

@@ -97,10 +97,10 @@ def check_heads(loaded: LoadedModel) -> None:
         )
 
 
-def portable_encoder(config: RunConfig) -> EncoderConfig:
-    """Returns the encoder in float32, with attention that lowers on all platforms."""
+def portable(config: RunConfig) -> RunConfig:
+    """Returns a configuration in float32, with attention that lowers on all platforms."""
     values = {"attention": "einsum", "remat": False, "last_layer_predicted_only": False}
-    return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()}).model
+    return config.replace({"dtype": "float32"} | {f"model.{n}": x for n, x in values.items()})
 
 
 def language_model(model: EncoderConfig) -> nn.Module:

@@ -86,7 +86,7 @@ class Embeddings(nn.Module):
             x = x + self.position_embeddings(position_ids)
         elif self.config.positions == "sinusoidal":
             angles = _angles(position_ids, self.config.hidden_size, 10_000.0)
-            x = x + torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+            x = x + torch.stack([angles.sin(), angles.cos()], -1).flatten(-2).to(x.dtype)
         if self.config.type_vocab_size:
             types = torch.zeros_like(input_ids) if token_type_ids is None else token_type_ids
             x = x + self.token_type_embeddings(types)
@@ -335,8 +335,19 @@ class BertJaxForMaskedLM(BertJaxPreTrainedModel):
             self.copy_head = CopyHead(config)
         self.post_init()
 
-    def forward(self, input_ids, attention_mask=None, labels=None, return_dict=True, **inputs):
-        hidden, _, attended, is_token = self.bert.encode(input_ids, attention_mask, **inputs)
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        labels=None,
+        output_hidden_states=False,
+        output_attentions=False,
+        return_dict=True,
+    ):
+        inputs = attention_mask, token_type_ids, position_ids
+        hidden, attentions, attended, is_token = self.bert.encode(input_ids, *inputs)
         table = self.bert.embeddings.word_embeddings.weight
         head = self.cls["predictions"] if hasattr(self, "cls") else F.linear
         slots = hidden[-1]
@@ -346,7 +357,9 @@ class BertJaxForMaskedLM(BertJaxPreTrainedModel):
         if hasattr(self, "copy_head"):
             logits = self.copy_head(slots, attended, input_ids, is_token, logits)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        return MaskedLMOutput(loss, logits)
+        more = tuple(hidden) if output_hidden_states else None
+        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
+        return MaskedLMOutput(*output)
 
 
 def _pool(name, x, is_token):
@@ -372,8 +385,19 @@ class BertJaxForSequenceClassification(BertJaxPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def forward(self, input_ids, attention_mask=None, labels=None, return_dict=True, **inputs):
-        hidden, _, _, is_token = self.bert.encode(input_ids, attention_mask, **inputs)
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        labels=None,
+        output_hidden_states=False,
+        output_attentions=False,
+        return_dict=True,
+    ):
+        inputs = attention_mask, token_type_ids, position_ids
+        hidden, attentions, _, is_token = self.bert.encode(input_ids, *inputs)
         x = _pool(self.config.pool, hidden[-1], is_token)
         if self.config.pooler:
             x = self.bert.pooler["dense"](x).tanh()
@@ -385,7 +409,9 @@ class BertJaxForSequenceClassification(BertJaxPreTrainedModel):
             loss = F.binary_cross_entropy_with_logits(logits, labels.float())
         elif labels is not None:
             loss = F.cross_entropy(logits, labels)
-        return SequenceClassifierOutput(loss, logits)
+        more = tuple(hidden) if output_hidden_states else None
+        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
+        return SequenceClassifierOutput(*output)
 
 
 class BertJaxForTokenClassification(BertJaxPreTrainedModel):
@@ -396,8 +422,21 @@ class BertJaxForTokenClassification(BertJaxPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def forward(self, input_ids, attention_mask=None, labels=None, return_dict=True, **inputs):
-        hidden = self.bert.encode(input_ids, attention_mask, **inputs)[0]
+    def forward(
+        self,
+        input_ids,
+        attention_mask=None,
+        token_type_ids=None,
+        position_ids=None,
+        labels=None,
+        output_hidden_states=False,
+        output_attentions=False,
+        return_dict=True,
+    ):
+        inputs = attention_mask, token_type_ids, position_ids
+        hidden, attentions, *_ = self.bert.encode(input_ids, *inputs)
         logits = self.classifier(self.dropout(hidden[-1]))
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        return TokenClassifierOutput(loss, logits)
+        more = tuple(hidden) if output_hidden_states else None
+        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
+        return TokenClassifierOutput(*output)

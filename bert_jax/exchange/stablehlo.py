@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.devices.trees import unflatten
-from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
+from bert_jax.exchange.loaded import LoadedModel, check_heads, portable
 from bert_jax.files.checksums import file_sha256
 from bert_jax.files.errors import UserError
 from bert_jax.models.heads import PreTrainingModel
@@ -39,8 +39,10 @@ def write(loaded: LoadedModel, folder: pathlib.Path) -> dict[str, Any]:
             " masked and causal language models; to_onnx writes fine-tuned models."
         )
     check_heads(loaded)
-    encoder = portable_encoder(loaded.config)
-    model: PortableModel = PreTrainingModel(encoder, encoder.next_sentence)
+    row.check_trained(loaded.missing, loaded.source)
+    encoder = portable(loaded.config).model
+    has_pairs = any(path.startswith("next_sentence/") for path in loaded.trained_params)
+    model: PortableModel = PreTrainingModel(encoder, has_pairs)
     if row.READS_FORWARD:
         model = CausalLMModel(encoder)
     program = make_program(model, loaded.params)

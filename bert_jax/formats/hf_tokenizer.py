@@ -88,7 +88,10 @@ def _special_pieces(tokenizer: Tokenizer) -> list[str]:
 
 
 def _template(tokenizer: Tokenizer) -> Json:
-    """Returns [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with type 1 from B on."""
+    """Returns [CLS] A [SEP], and [CLS] A [SEP] B [SEP] with type 1 from B on.
+
+    Between two texts, [SEP] stands `num_separators` times.
+    """
     _, _, cls, sep, _ = _special_pieces(tokenizer)
 
     def special(name: str, type_id: int) -> Json:
@@ -101,7 +104,10 @@ def _template(tokenizer: Tokenizer) -> Json:
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, sequence("B", 1), special(sep, 1)],
+        "pair": [
+            *(*single, *[special(sep, 0)] * (tokenizer.num_separators - 1)),
+            *(sequence("B", 1), special(sep, 1)),
+        ],
         "special_tokens": {
             cls: {"id": cls, "ids": [tokenizer.cls_id], "tokens": [cls]},
             sep: {"id": sep, "ids": [tokenizer.sep_id], "tokens": [sep]},

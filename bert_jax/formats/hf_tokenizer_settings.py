@@ -30,6 +30,8 @@ CLASSES = {
     "Unigram": ("XLMRoberta",),
 }
 GENERIC = ("PreTrainedTokenizer", "TokenizersBackend", "PythonBackend")
+# Those that give no token types.
+_WITHOUT_TYPES = ("DistilBert", *CLASSES["BPE"], *CLASSES["Unigram"])
 # Key -> the only value that gives the ids of this package.
 ONLY: dict[str, Any] = {
     **{"do_basic_tokenize": True, "never_split": [], "word_tokenizer_type": "basic"},
@@ -69,6 +71,14 @@ class TokenizerSettings:
     def is_generic(self) -> bool:
         """Whether transformers takes tokenizer.json as it is."""
         return self.name in GENERIC
+
+    @property
+    def gives_types(self) -> bool:
+        """Whether the second text of a pair has token type 1, for models that read types."""
+        names = self.config.get("model_input_names")
+        if names is not None:
+            return "token_type_ids" in names
+        return not self.name.startswith(_WITHOUT_TYPES)
 
     def check(self, kind: str, special: Sequence[str], tokenizer: Json) -> None:
         """Raises UserError for a setting with which transformers computes different ids.
@@ -110,10 +120,10 @@ class TokenizerSettings:
                     f"{file} adds the token {token!r}, which is found in text before it is split"
                     " into words: only the special tokens are supported."
                 )
-        self._check_framing(tokenizer, special)
+        self._check_framing(tokenizer, special, has_types=kind == "WordPiece")
 
-    def _check_framing(self, tokenizer: Json, special: Sequence[str]) -> None:
-        """Refuses tokens around a text other than [CLS] and [SEP]."""
+    def _check_framing(self, tokenizer: Json, special: Sequence[str], has_types: bool) -> None:
+        """Refuses tokens around a text, or a pair, other than [CLS] and [SEP]; and other types."""
         if self.is_generic and self.frames:
             for key in ("add_bos_token", "add_eos_token"):
                 if self.config.get(key) is not None:
@@ -126,12 +136,27 @@ class TokenizerSettings:
         frames = list(_frames(tokenizer["post_processor"]))
         cls, sep = special[2:4]
         expected = [cls, "A", sep]
+        file = sibling(self.path, "tokenizer.json")
         if (frames and frames != [expected]) or (not frames and self.is_generic):
             shown = " and ".join(" ".join(frame) for frame in frames) or "nothing"
             raise UserError(
-                f"{sibling(self.path, 'tokenizer.json')} has a post_processor that makes {shown} of"
-                f" a text A: only {' '.join(expected)} is supported."
+                f"{file} has a post_processor that makes {shown} of a text A: only"
+                f" {' '.join(expected)} is supported."
             )
+        first = [(cls, 0), ("A", 0), *[(sep, 0)] * (2 if sep == "</s>" else 1)]
+        expected_pair = [*first, ("B", 1), (sep, 1)]
+        for pair in _pair_frames(tokenizer["post_processor"]) if self.is_generic else ():
+            if [name for name, _ in pair] != [name for name, _ in expected_pair]:
+                raise UserError(
+                    f"{file} has a post_processor that makes {' '.join(name for name, _ in pair)}"
+                    f" of a pair: only {' '.join(name for name, _ in expected_pair)} is supported."
+                )
+            if has_types and self.gives_types and pair != expected_pair:
+                raise UserError(
+                    f"{file} gives the second text of a pair the token type of the first: only the"
+                    " types 0 and 1 are supported. To use type 0 for both, leave token_type_ids out"
+                    f" of model_input_names in {self.path}."
+                )
 
     def switches(self, found: Components | None, lowercase: bool | None) -> dict[str, Any]:
         """Returns the fields of `WordRules`; `lowercase` is None if no file sets it.
@@ -205,3 +230,13 @@ def _frames(processor: Json | None) -> Iterator[list[str]]:
             yield [part["id"] for item in processor["single"] for part in item.values()]
         case {"type": "BertProcessing" | "RobertaProcessing"}:
             yield [processor["cls"][0], "A", processor["sep"][0]]
+
+
+def _pair_frames(processor: Json | None) -> Iterator[list[tuple[str, int]]]:
+    """Yields what each template in a post_processor makes of a pair A, B: names and types."""
+    match processor:
+        case {"type": "Sequence"}:
+            for part in processor["processors"]:
+                yield from _pair_frames(part)
+        case {"type": "TemplateProcessing", "pair": list(pair)}:
+            yield [(part["id"], part["type_id"]) for item in pair for part in item.values()]

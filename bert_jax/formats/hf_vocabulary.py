@@ -259,7 +259,14 @@ def _unigram_model(tokenizer: Json, file: str) -> Vocabulary:
         raise UserError(f"{file} has byte_fallback=True: only False is supported.")
     pieces = [(piece, score) for piece, score in model["vocab"]]
     known = {piece for piece, _ in pieces}
-    for token in tokenizer.get("added_tokens") or ():
+    added = tokenizer.get("added_tokens") or ()
+    special = find_special(dict.fromkeys([*known, *(token["content"] for token in added)], 0))
+    if more := [token["content"] for token in added if token["content"] not in special]:
+        raise UserError(
+            f"{file} has added tokens ({', '.join(map(repr, more[:8]))}), which are found in text"
+            " before it is split into pieces: only the special tokens are supported."
+        )
+    for token in added:
         if token["content"] not in known:
             if token["id"] != len(pieces):
                 raise UserError(f"{file} does not number its pieces 0, 1, 2 ...")
@@ -269,11 +276,13 @@ def _unigram_model(tokenizer: Json, file: str) -> Vocabulary:
 
 def _charsmap(tokenizer: Json, file: str) -> bytes:
     """Returns the normalization table of a tokenizer.json, which has SentencePiece's steps only."""
-    spaces, charsmap = {"Replace": {"Regex": " {2,}"}}, b""
+    charsmap, joins_spaces = b"", False
     for step in component_steps(tokenizer.get("normalizer"), "normalizers"):
         if step["type"] == "Precompiled" and not charsmap:
             charsmap = base64.b64decode(step["precompiled_charsmap"])
-        elif step.get("pattern") != spaces.get(step["type"]):
+        elif step["type"] == "Replace" and step.get("pattern") == {"Regex": " {2,}"}:
+            joins_spaces = True
+        elif step["type"] != "Strip":  # SentencePiece removes the spaces at both ends, too
             raise _step_error(file, "normalizer", step)
     if not charsmap:
         raise UserError(
@@ -283,8 +292,14 @@ def _charsmap(tokenizer: Json, file: str) -> bytes:
     for step in component_steps(tokenizer.get("pre_tokenizer"), "pretokenizers"):
         prefix = step.get("prepend_scheme", "always"), step.get("add_prefix_space", True)
         is_space = step["type"] == "Metaspace" and step.get("replacement") == "\u2581"
+        joins_spaces = joins_spaces or step["type"] == "WhitespaceSplit"
         if step["type"] != "WhitespaceSplit" and not (is_space and prefix == ("always", True)):
             raise _step_error(file, "pre_tokenizer", step)
+    if not joins_spaces:
+        raise UserError(
+            f"{file} has neither a pre_tokenizer 'WhitespaceSplit' nor a normalizer that joins"
+            " spaces, as SentencePiece models do: name the model with --vocab=PATH."
+        )
     return charsmap
 
 

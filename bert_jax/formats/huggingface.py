@@ -19,11 +19,12 @@ from bert_jax.formats.hf_labels import (
     read_labels,
     read_problem_type,
 )
+from bert_jax.formats.hf_tokenizer_settings import read_settings
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from bert_jax.formats.names import NAMES
 from bert_jax.formats.safetensors_file import read_safetensors
 from bert_jax.formats.sentence_transformers import PROMPTS, projection_file
-from bert_jax.formats.weight_table import Arrays
+from bert_jax.formats.weight_table import Arrays, WeightTable
 
 TITLE = "Hugging Face"
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
@@ -102,6 +103,8 @@ FAMILIES = {
 }
 # A BERT with options of this package, for which the exported folder has the classes.
 OWN = Family(model_configs.OWN_BERT, "BertJax", ("classification", "tagging"))
+# Those whose two segments have different token types; RoBERTa's have the first one.
+_READS_TYPES = ("bert", "electra")
 _BY_MODEL_TYPE = {"bert_jax": "bert"} | {
     family.config.required["model_type"]: name for name, family in FAMILIES.items()
 }
@@ -160,6 +163,10 @@ def _open_bert(
             f"{config_path} has architectures={other!r}: only {', '.join(known)} are supported."
         )
     model, notes = _read_model(values, config_path, family, choices)
+    reads_types = name in _READS_TYPES and model["type_vocab_size"] > 1
+    if reads_types and not read_settings(path).gives_types:
+        arrays, model["type_vocab_size"] = _with_one_type(arrays, table, name), 1
+        notes.append("Its tokenizer gives no token types: all tokens have the first one.")
     names = set(map(table.current_name, arrays))
     pooler = next((row.tensor for row in table.rows if row.path == f"{name}/pooler/kernel"), "")
     task = _task(values, names, pooler)
@@ -187,6 +194,7 @@ def _open_bert(
             labels, renamed = distinct_labels(() if kind == "regression" else labels)
             if kind == "regression" and is_cross_encoder(values, functions):
                 task, more = "cross_encoder", []
+                _check_prompt(functions, settings_path)
             notes += [*more, *renamed]
     vocabulary, lowercase = folder_vocabulary(path, choices)
     return ForeignCheckpoint(
@@ -202,6 +210,23 @@ def _open_bert(
         label_kind=kind,
         settings=settings,
     )
+
+
+def _with_one_type(arrays: Arrays, table: WeightTable, name: str) -> Arrays:
+    """Returns the tensors with the first row of the embeddings of token types only."""
+    path = f"{name}/embeddings/token_type_embeddings/embedding"
+    types = next(row.tensor for row in table.rows if row.path == path)
+    return {x: a[:1] if table.current_name(x) == types else a for x, a in arrays.items()}
+
+
+def _check_prompt(settings: dict[str, Any], path: str) -> None:
+    """Raises UserError for a cross-encoder that puts a prompt before each pair."""
+    prompts, name = settings.get("prompts") or {}, settings.get("default_prompt_name")
+    if name and (text := prompts.get(name)):
+        raise UserError(
+            f"{path} has the default prompt {text!r}, which is not put before pairs here: write it"
+            " into the texts, and remove default_prompt_name."
+        )
 
 
 def _read_model(

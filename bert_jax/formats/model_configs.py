@@ -279,6 +279,7 @@ class _ModernBert(ModelConfig):
         # Their defaults are ids of the published vocabulary.
         keys |= dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
         keys["local_attention"] *= 2
+        keys["local_rope_theta"] = keys["local_rope_theta"] or keys["global_rope_theta"]
         dropout = {"embedding_dropout": model["dropout_rate"], "classifier_dropout": 0.0}
         return {**self.required, **keys, **dropout}
 
@@ -300,7 +301,7 @@ MODERNBERT = _ModernBert(
         **{"name": "modernbert", "norm_place": "pre", "first_layer_norm": False},
         **{"norm": "layer_norm", "query_key_norm": False, "biases": False, "positions": "rotary"},
         **{"attention_pattern": "window", "feed_forward": "gated", "type_vocab_size": 0},
-        **{"lm_head": "transform", "next_sentence": False},
+        **{"lm_head": "transform", "next_sentence": False, "predicts_next": False, **_GELU},
     },
     required={
         **{"model_type": "modernbert", "norm_bias": False, "attention_bias": False},

@@ -70,6 +70,8 @@ _ONLY_SPARSE = ONLY | {
     "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
 }
 _FOLLOWED = ("max_seq_length", "do_lower_case")
+# Keys of PROMPTS that leave a part of each vector out.
+_CUTS = ("truncate_dim", "max_active_dims")
 _IRRELEVANT = ("unpad_inputs",)
 # Key of a module in the modules.json of a workdir: what is not done here.
 _UNKNOWN = "unknown"
@@ -250,6 +252,9 @@ def _unknown_settings(settings: Mapping[str, Any], prompts: Mapping[str, Any], k
     wanted = _CLASSES[kind]
     if (found := prompts.get("model_type", wanted)) != wanted:
         return f"belongs to a {found}"
+    for key in _CUTS:
+        if value := prompts.get(key):
+            return f"belongs to a folder with {key}={value!r} in {PROMPTS}"
     return ""
 
 

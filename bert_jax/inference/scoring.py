@@ -89,7 +89,7 @@ class Scorer:
             forward = functools.partial(
                 _mask_values, task.make_model(), len(model.tokenizer.pieces)
             )
-        self._forward = model.compile(forward)
+        self._forward = model.compile(forward, task.model)
 
     def row(self, text: Text) -> TextRow:
         """Tokenizes a text or a pair; raises UserError if the model has too few positions."""

@@ -117,13 +117,14 @@ def trained_mask(params: Any, frozen_layers: int, encoder: str) -> Any:
     return map_paths(is_trained, params)
 
 
-# The depth of heads and poolers.
+# The depth of heads, poolers and the norm after the last layer.
 _ABOVE = -1
 
 
 def _depth(name: str, encoder: str) -> int:
-    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for heads and the pooler."""
-    if not name.startswith(f"{encoder}/") or name.startswith(f"{encoder}/pooler/"):
+    """Returns 0 for the embeddings, n for the n-th layer, _ABOVE for what is above the layers."""
+    above = (f"{encoder}/pooler/", f"{encoder}/encoder/layer_norm/")
+    if not name.startswith(f"{encoder}/") or name.startswith(above):
         return _ABOVE
     match = re.search(r"/layer_(\d+)/", name)
     return int(match[1]) + 1 if match else 0

@@ -168,6 +168,11 @@ def _plan(
             lines.append(
                 f"left out   {count:,} rows without {what} (--config.task.on_missing=skip)"
             )
+    if count := counts["words_divided"]:
+        lines.append(
+            f"warning    {count:,} words are divided where an entity begins or ends, which nothing"
+            " divides in a new text: held-out scores are too high. Put spaces around entities."
+        )
     labels = [labels_of(example) for example in examples]
     numbers = [float(values[0]) for values in labels if are_numbers and values]
     faults = find_number_faults(numbers) if numbers else find_faults(labels)

@@ -55,6 +55,10 @@ class Totals:
         parts = [means[name] for name in self._losses]
         return {"loss": sum(parts) if parts else float("nan"), **means}
 
+    def end_loss(self) -> None:
+        """Makes what was added so far no part of `loss`."""
+        self._losses.clear()
+
     def clear(self) -> None:
         """Resets all sums."""
         self._values.clear()

@@ -6,7 +6,7 @@ import json
 import os
 import pathlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jax.sharding import Mesh
@@ -122,6 +122,8 @@ def _open_corpus(
     )
     task.check_rows(training[0])
     num_rows = tuple(rows.rows_per_epoch for rows in training)
+    phases = config.make_phases(config.total_steps(num_rows))
+    training = tuple(_continued(phases, training))
     held_out = held_out_split(config.data, manifest)
     evaluated = [held_out] if held_out else []
     evaluated += [(general, VALIDATION)] if general else []
@@ -131,7 +133,7 @@ def _open_corpus(
         mesh=mesh,
         tokenizer=tokenizer,
         vocabulary_path=manifest.vocabulary_path,
-        phases=config.make_phases(config.total_steps(num_rows)),
+        phases=phases,
         task=task,
         training=training,
         evaluation=tuple(
@@ -159,6 +161,8 @@ def _open_batches(config: RunConfig, workdir: str, mesh: Mesh, batches: MakeBatc
             f"config.data.vocab={vocabulary}: batches=... need the vocabulary that made their ids,"
             " vocab.txt or another file; there is no text to train one on."
         )
+    if config.eval.suites:
+        raise UserError("config.eval.suites: batches=... have no evaluations; use evaluate_suite.")
     if config.epochs:
         raise UserError("config.epochs: batches=... have no epochs; set config.steps.")
     tokenizer = load_tokenizer(vocabulary, config.data.lowercase, reads_new_words(config.model))
@@ -194,6 +198,19 @@ def _training_rows(
             )
         replay = CorpusRows(general, TRAIN, length, number, config.seed)
     return CorpusRows(manifest, TRAIN, length, size, config.seed, replay)
+
+
+def _continued(phases: Sequence[Phase], training: Sequence[CorpusRows]) -> Iterator[CorpusRows]:
+    """Yields the rows of each phase, from where earlier phases of its sequence length end."""
+    for phase, rows in zip(phases, training, strict=True):
+        yield rows.after(
+            [
+                (earlier.last_step - earlier.first_step, read)
+                for earlier, read in zip(phases, training, strict=True)
+                if earlier.last_step <= phase.data_step
+                and earlier.sequence_length == phase.sequence_length
+            ]
+        )
 
 
 def _open_labelled(

@@ -55,6 +55,11 @@ class Reporter:
     def begin(self, phase: Phase, state: TrainState, evaluate: Evaluator | None) -> None:
         """Starts a phase; with `eval.at_start`, first evaluates the parameters of step 0."""
         self._phase = phase
+        task_before = next(
+            (p.task for p in self._run.phases if p.last_step == phase.first_step), ""
+        )
+        if int(state.step) == phase.first_step and task_before != phase.task:
+            self.totals.end_loss()  # `loss` is that of one task
         if self._run.config.eval.at_start and evaluate and not int(state.step):
             self.pause()
             evaluation = evaluate(state.params)

@@ -28,6 +28,8 @@ from bert_jax.training.listener import Listener
 from bert_jax.training.run import Run
 from bert_jax.training.state import TrainState, abstract_state, init_some, init_state, swapped
 
+# What changes the number of words in a step, or the number of steps, in `check_unchanged`.
+_PACE = ("phases", "global_batch_size:", "data:", "steps in total:")
 # A line for each start of a run, in its folder.
 STARTS = "starts.jsonl"
 
@@ -99,12 +101,20 @@ def checkpoint_meta(
         "config": store.to_json(run.config, run.workdir),
         "steps": run.steps,
         "data": run.fingerprint,
+        "evaluation": _evaluation(run),
         "losses": sorted(run.losses),
         "teacher": run.teacher.sha256 if run.teacher else "",
         "totals": totals.to_json(),
         "ended_early": ended_early,
         "versions": _versions(),
     }
+
+
+def _evaluation(run: Run) -> dict[str, str]:
+    """Returns the fingerprints of labelled examples that the run is evaluated on, by name."""
+    if run.config.has_corpus:  # `run.fingerprint` is that of all splits
+        return {}
+    return {rows.name: rows.fingerprint for rows in run.evaluation_rows(run.phases[-1])}
 
 
 def record_start(run: Run, step: int) -> None:
@@ -177,6 +187,10 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     changed = store.differences(store.from_json(meta["config"], run.workdir), run.config)
     if meta["data"] != run.fingerprint:
         changed.append(f"data: {meta['data'][:12]} -> {run.fingerprint[:12]}")
+    evaluated = _evaluation(run)
+    for name, before in meta.get("evaluation", {}).items():  # earlier versions have none
+        if (now := evaluated.get(name)) and now != before:
+            changed.append(f"examples to evaluate on ({name}): {before[:12]} -> {now[:12]}")
     if meta["losses"] != sorted(run.losses):
         changed.append(f"losses: {meta['losses']} -> {sorted(run.losses)}")
     ours, theirs = run.teacher.sha256 if run.teacher else "", meta["teacher"]
@@ -185,6 +199,12 @@ def check_unchanged(run: Run, meta: dict[str, Any]) -> None:
     if meta["steps"] != run.steps:
         changed.append(f"steps in total: {meta['steps']} -> {run.steps}")
     _refuse(changed, run.config, run.workdir)
+    paced = [line for line in changed if line.startswith(_PACE)]
+    if paced and run.config.checkpoint.milestones:
+        raise UserError(
+            f"config.checkpoint.milestones would count from the first step as if {paced[0]} had"
+            ' always held: set --config.checkpoint.milestones="()", which keeps the present ones.'
+        )
 
 
 def _refuse(changed: Sequence[str], config: RunConfig, workdir: str) -> None:

@@ -33,7 +33,13 @@ _STEP, _BATCH_TOKENS = 8, 4096
 
 def check_suites(config: RunConfig) -> None:
     """Raises UserError if a suite of a run does not exist, has another form, or the name of another
-    metric."""
+    metric; or if nothing is held out, so that there are no evaluations."""
+    sources = ("data.validation_share", "data.held_out", "data.general")
+    if config.eval.suites and config.has_corpus and not any(map(config.get, sources)):
+        raise UserError(
+            "config.eval.suites: nothing is held out, so there are no evaluations: set"
+            " data.validation_share above 0 (0.001 is enough), or data.held_out."
+        )
     taken = {*config.known_metrics}
     for suite in config.eval.suites:
         if (name := suite_metric(suite)) in taken:

@@ -57,6 +57,8 @@ def _misfits(run: Run, source: LoadedModel, task: Task) -> Iterator[str]:
         )
     if reads_new_words(model) or source.new_rows:
         yield "has no trained embeddings of some of these tokens: choose another teacher."
+    if config.get("causal_share"):
+        yield "does not teach next tokens: set config.causal_share=0."
     for name in {phase.task for phase in run.phases} - {""}:
         yield f"teaches no phase of {name!r}: leave that task out of config.phases."
     longest = max(phase.sequence_length for phase in run.phases)

@@ -105,7 +105,7 @@ def _train(
     checkpoints = Checkpoints(
         workdir,
         keep=config.checkpoint.keep,
-        keep_best=config.checkpoint.keep_best,
+        keep_best=max(config.checkpoint.keep_best, config.checkpoint.use == "best"),
         best_metric=config.best_metric,
     )
     state, meta = restore_or_init(run, checkpoints, listener)

@@ -25,7 +25,6 @@ NO_DROPOUT = {"attention_dropout_rate": 0.0}
         ({"copy_head": True, "attention_pattern": "causal"}, "copy_head=True copies masked tokens"),
         ({"first_layer_norm": False}, "first_layer_norm=False needs norm_place='pre'."),
         ({"global_every": 3}, "global_every=3 and window_rotary_base=0.0 have no effect with"),
-        ({"type_vocab_size": 1}, "type_vocab_size=1 is too few: a row has two segments"),
         ({"mask_value": 0.0}, "mask_value=0.0 must be below 0."),
         (
             {"positions": "rotary", "num_heads": 32},

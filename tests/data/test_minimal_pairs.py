@@ -55,6 +55,15 @@ def test_paradigms_without_a_column_have_the_name_of_the_field_or_the_file(tmp_p
     ]
 
 
+def test_files_of_one_name_in_several_folders_are_several_paradigms(tmp_path):
+    for folder in ("syntax", "form"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "easy.txt").write_text("bad .\ngood .\n")
+    (tmp_path / "form" / "hard.csv").write_text("good,bad\nA,B\n")
+    paradigms = [pair.paradigm for pair in read_pairs(str(tmp_path))]
+    assert paradigms == ["form/easy.txt", "hard", "syntax/easy.txt"]
+
+
 @pytest.mark.parametrize("count, kept", [(1, [0]), (3, [0, 4, 7]), (10, [*range(10)])])
 def test_a_sample_has_evenly_spaced_pairs_of_each_paradigm(tmp_path, count, kept):
     write_zorro(tmp_path / "suite", pairs=10)

@@ -1,9 +1,11 @@
 """Tokenizer files that transformers writes: the same ids here, or a refusal that names the key."""
 
+import base64
 import json
 import shutil
 
 import pytest
+from sentencepiece import SentencePieceNormalizer, sentencepiece_model_pb2
 
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices
@@ -211,3 +213,98 @@ def test_settings_in_other_files_and_beside_other_vocabularies_are_refused(saved
 
 def write_config(folder, values):
     (folder / "tokenizer_config.json").write_text(json.dumps(values))
+
+
+# ------------------------------------------------------------------ pairs
+
+
+def template(*pair):
+    """A post_processor with [CLS] A [SEP] and this pair, as names with types."""
+    parts = [
+        {"Sequence" if name in "AB" else "SpecialToken": {"id": name, "type_id": kind}}
+        for name, kind in pair
+    ]
+    single = [parts[0], {"Sequence": {"id": "A", "type_id": 0}}, parts[2]]
+    return {"type": "TemplateProcessing", "single": single, "pair": parts, "special_tokens": {}}
+
+
+FIRST = [("[CLS]", 0), ("A", 0), ("[SEP]", 0)]
+
+
+@pytest.mark.parametrize(
+    ("pair", "changes", "message"),
+    [
+        ([*FIRST, ("B", 1), ("[SEP]", 1)], {}, ""),
+        ([*FIRST, ("B", 0), ("[SEP]", 0)], {}, "gives the second text of a pair the token type of"),
+        ([*FIRST, ("B", 0), ("[SEP]", 0)], {"model_input_names": ["input_ids"]}, ""),
+        ([*FIRST, ("[SEP]", 0), ("B", 1), ("[SEP]", 1)], {}, r"makes \[CLS\] A \[SEP\] \[SEP\] B"),
+    ],
+)
+def test_a_generic_class_frames_pairs_by_its_template(saved, tmp_path, pair, changes, message):
+    folder = shutil.copytree(saved, tmp_path / "theirs")
+    changes = {"tokenizer_class": "PreTrainedTokenizerFast", **changes}
+    edit_config(folder, "tokenizer_config.json", **changes)
+    change_json(folder, "post_processor", value=template(*pair))
+    if not message:
+        assert ours(folder)
+        return
+    with pytest.raises(UserError, match=message):
+        ours(folder)
+
+
+# ------------------------------------------------------------------ Unigram
+
+WHITE_SPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always"}
+CHARSMAP = {"type": "Precompiled"}  # with SentencePiece's table, added by `write_unigram`
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
+
+
+def write_unigram(folder, normalizers, splits, *added):
+    names = [*SPECIAL[:4], "\u2581", *LETTERS, "<mask>"]
+    ids = {name: number for number, name in enumerate([*names, *added])}
+    rules = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    tokens = [
+        {"id": ids[name], "content": name, **rules, "special": True} for name in (*SPECIAL, *added)
+    ]
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(SentencePieceNormalizer(rule_name="nmt_nfkc").serialized_model_proto())
+    table = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
+    with_table = {"precompiled_charsmap": table}
+    normalizers = [step | with_table if step is CHARSMAP else step for step in normalizers]
+    content = {
+        "added_tokens": tokens,
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": splits},
+        "model": {"type": "Unigram", "unk_id": 3, "vocab": [[name, -1.0] for name in names]},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(content))
+    return folder
+
+
+JOIN = {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "\u2581"}
+STRIP = {"type": "Strip", "strip_left": False, "strip_right": True}
+
+
+@pytest.mark.parametrize(
+    ("normalizers", "splits", "added", "message"),
+    [
+        ([CHARSMAP], [{"type": "WhitespaceSplit"}, WHITE_SPACE], [], ""),
+        ([STRIP, JOIN, CHARSMAP], [WHITE_SPACE], [], ""),
+        ([CHARSMAP], [WHITE_SPACE], [], "has neither a pre_tokenizer 'WhitespaceSplit' nor"),
+        ([{"type": "Lowercase"}, CHARSMAP, JOIN], [WHITE_SPACE], [], "normalizer 'Lowercase'"),
+        ([{"type": "NFKC"}, CHARSMAP, JOIN], [WHITE_SPACE], [], "normalizer 'NFKC'"),
+        ([CHARSMAP, JOIN], [WHITE_SPACE], ["covid"], r"has added tokens \('covid'\)"),
+    ],
+)
+def test_a_unigram_tokenizer_json_has_the_steps_of_sentencepiece(
+    tmp_path, normalizers, splits, added, message
+):
+    folder = write_unigram(tmp_path, normalizers, splits, *added)
+    if not message:
+        theirs = pytest.importorskip("tokenizers").Tokenizer.from_file(f"{folder}/tokenizer.json")
+        for text in ("the cat", "two  spaces ", "\uff41 caf\u00e9"):
+            expected = theirs.encode(text, add_special_tokens=False).ids
+            assert list(ours(folder).encode(text)) == expected, text
+        return
+    with pytest.raises(UserError, match=message):
+        ours(folder)

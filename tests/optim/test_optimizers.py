@@ -218,6 +218,7 @@ DEPTHS = {
     "bert/encoder/layer_1/output/bias": 2,
     "bert/encoder/layer_10/output/kernel": 11,
     "bert/encoder/layer_11/layer_norm/scale": 12,
+    "bert/encoder/layer_norm/scale": 13,
     "bert/pooler/kernel": 13,
     "classifier/kernel": 13,
     "lstm_0_forward/hi/kernel": 13,
@@ -306,7 +307,7 @@ def test_rates_are_those_of_the_first_pattern_and_multiply_those_of_the_layers(n
 def test_a_rate_whose_pattern_matches_no_parameter_is_refused_before_the_first_step(deep_params):
     tx, _ = make_optimizer(make_config(rates=(("bert", 2.0), ("layer_12/", 3.0))), 10, 0)
     message = (
-        r"'layer_12/' matches none of the model's 10 parameters, .* bert/encoder/\S+, \S+: cor"
+        r"'layer_12/' matches none of the model's 11 parameters, .* bert/encoder/\S+, \S+: cor"
     )
     with pytest.raises(UserError, match=message):
         jax.eval_shape(tx.init, deep_params)

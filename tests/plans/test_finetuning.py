@@ -75,6 +75,35 @@ def test_rare_classes_are_decided_for_like_frequent_ones_unless_the_user_says_ho
     assert [config[name] for name in names] == [weights, "logits", 5.0]
 
 
+def test_questions_without_an_answer_may_be_answered_so(model, tmp_path):
+    def write(impossible):
+        questions = [
+            {"id": n, "question": "which", "context": f"a b c {n}", "is_impossible": n < impossible}
+            | {"answers": [] if n < impossible else [{"text": "b", "answer_start": 2}]}
+            for n in range(20)
+        ]
+        (path := tmp_path / "q.jsonl").write_text("".join(json.dumps(q) + "\n" for q in questions))
+        return str(path)
+
+    new = str(tmp_path / "new")
+    config = plan_finetuning(model, write(4), "", "", new, {}).config
+    assert (config["task.null_answers"], config.metrics[1]) == (True, "exact")
+    config = plan_finetuning(model, write(4), "", "", new, {"task.null_answers": False}).config
+    assert (config["task.null_answers"], config.metrics[1]) == (False, "exact_match")
+    assert not plan_finetuning(model, write(0), "", "", new, {}).config["task.null_answers"]
+
+
+def test_words_that_only_entities_divide_are_reported(model, tmp_path):
+    def lines_of(text):
+        rows = [{"text": f"{text} {n}", "entities": [[6, 10, "LOC"]]} for n in range(20)]
+        (path := tmp_path / "e.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+        lines = plan_finetuning(model, str(path), "", "", str(tmp_path / "new"), {}).lines
+        return [line for line in lines if "are divided where an entity begins or ends" in line]
+
+    assert lines_of("live (rome) too")[0].startswith("warning    20 words")
+    assert not lines_of("abide rome  too")
+
+
 def test_the_rate_of_a_small_encoder_depends_on_what_is_learnt(model, tmp_path):
     rows = [f"a b {n},b c {n},{'good' if n % 2 else 'bad'}" for n in range(40)]
     (tmp_path / "pairs.csv").write_text("\n".join(["question,sentence,label", *rows]) + "\n")

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax.devices import processes
 from bert_jax.devices.trees import flatten
+from bert_jax.files.errors import UserError
 from bert_jax.tools.listeners.make import training_listener
 from bert_jax.training import reporting
 from bert_jax.training.evaluate import evaluate
@@ -32,6 +33,19 @@ def test_a_run_stopped_after_many_of_its_steps(make_run, finished_here, capfd, s
         assert_same_state(run.workdir, finished_here.workdir, step)
     assert not train(run.config, str(run.workdir)).stopped_by
     assert_same_run(run.workdir, finished_here.workdir)
+
+
+def test_a_teacher_of_masked_tokens_does_not_teach_next_tokens(make_run, finished_here):
+    run = make_run(
+        distillation__teacher=str(finished_here.workdir),
+        model__next_sentence=False,
+        data__segments="full_sentences",
+        data__dir="",
+        data__vocab=str(finished_here.workdir / "vocab.txt"),
+        causal_share=0.5,
+    )
+    with pytest.raises(UserError, match="does not teach next tokens: set config.causal_share=0"):
+        train(run.config, str(run.workdir))
 
 
 @pytest.mark.slow  # tests/training/test_distillation.py has labelled runs

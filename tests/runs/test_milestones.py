@@ -1,4 +1,7 @@
-"""Milestones: at the words that were read, kept, as a run that ended there, and exported."""
+"""Milestones: at the words that were read, kept, as a run that ended there, and exported.
+
+Also what phases read.
+"""
 
 import itertools
 import json
@@ -9,8 +12,9 @@ import pytest
 from bert_jax.__main__ import main as run_command
 from bert_jax.data.corpus.manifest import Manifest
 from bert_jax.files.errors import UserError
+from bert_jax.training.open import open_run
 from bert_jax.training.train import train
-from bert_jax.training.workdir import open_model
+from bert_jax.training.workdir import milestones_of, open_model
 from tests.resuming import assert_same_run, assert_same_state, train_in_parts, train_until
 
 SINGLE = {"model__next_sentence": False, "data__segments": "full_sentences"}
@@ -72,6 +76,8 @@ def test_all_milestones_are_exported_by_one_command(milestones, tmp_path, capsys
     command = ["convert", "to_hf", str(milestones.workdir), str(tmp_path), "--nocomparison"]
     run_command([*command, "--milestones"])
     assert "not reached, set later or deleted: 1e6 words" in capsys.readouterr().out
+    run_command([*command, "--milestones"])  # keeps them
+    assert capsys.readouterr().out.count("exists already") == 3
     names = [f"chck_{words}M" for words in ("0.0001", "0.0007", "0.001")]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
     for name, step in zip(names, steps_of(milestones).values(), strict=True):
@@ -80,6 +86,17 @@ def test_all_milestones_are_exported_by_one_command(milestones, tmp_path, capsys
         for path, array in params.items():
             keys = "".join(f"['{part}']" for part in path.split("/"))
             np.testing.assert_array_equal(array, arrays[f"params{keys}"])
+
+
+def test_milestones_are_not_counted_at_another_pace_than_before(milestones, make_run):
+    run = make_run(**{name.replace(".", "__"): x for name, x in milestones.values.items()})
+    train_until(3, run.config, run.workdir)
+    changes = {"phases": ((16, 0.5, 8), (32, 0.5, 4)), "checkpoint.allow_changes": True}
+    with pytest.raises(UserError, match="milestones would count from the first step as if phases"):
+        train(run.config.replace(changes), str(run.workdir))
+    changes["checkpoint.milestones"] = ()
+    train(run.config.replace(changes), str(run.workdir))
+    assert "100 words" in milestones_of(str(run.workdir))
 
 
 def test_a_run_without_milestones_has_none_to_export(finished_here, tmp_path):
@@ -100,3 +117,27 @@ def test_data_without_a_count_of_words_are_refused_and_fit_otherwise(milestones,
     finally:
         manifest.content["words"] = words
         manifest.save()
+
+
+def test_phases_of_one_length_read_the_corpus_once_in_an_epoch(make_run):
+    """Stages of the masks of a phase, and phases with other batches, too."""
+    masks = {"data__mask_rounding": "row", "data__mask_stages": 4}
+    changes = {
+        "phases": ((16, 0.5, 8), (16, 0.5, 4)),
+        "epochs": 1.0,
+        "model__next_sentence": False,
+        "data__segments": "full_sentences",
+        "data__dir": "",
+        "data__masked_lm_prob": 0.3,
+        "data__final_masked_lm_prob": 0.15,
+    }
+    run = make_run(**masks, **changes)
+    opened = open_run(run.config, str(run.workdir))
+    assert len(opened.phases) == 4
+    numbers = [
+        opened.training_rows(phase)._row_numbers(step - phase.data_step)
+        for phase in opened.phases
+        for step in range(phase.first_step, phase.last_step)
+    ]
+    num_rows = opened.training[0].rows_per_epoch
+    assert sorted(np.concatenate(numbers)[:num_rows]) == [*range(num_rows)]

@@ -29,7 +29,7 @@ ROWS, TEXTS, FEATURES, TEMPERATURE = 8, 3, 6, 0.1
 TEXT_IDS = np.array(
     [
         *([1, 2, 3], [4, 2, 5], [6, 7, 8], [6, 9, 10]),
-        *([11, 12, 13], [14, 11, 15], [16, 17, 17], [0, 0, 0]),
+        *([11, 12, 13], [14, 9, 15], [16, 17, 17], [0, 0, 0]),
     ],
     np.int32,
 )
@@ -62,19 +62,12 @@ def by_loops(kind, vectors):
     ids = TEXT_IDS.tolist()
     for i in rows:
         anchor, positive, _ = ids[i]
-        rivals = [
-            vectors[j, 1]
-            for j in rows
-            if ids[j][1] not in (anchor, positive) and ids[j][0] != anchor
-        ]
-        rivals += [vectors[j, 2] for j in rows if ids[j][2] not in (anchor, positive)]
+        good = {anchor, *(ids[j][1] for j in rows if ids[j][0] == anchor)}
+        rivals = [vectors[j, place] for place in (1, 2) for j in rows if ids[j][place] not in good]
         loss, hit = contrast(vectors[i, 0], vectors[i, 1], rivals)
         if kind == "in_batch_symmetric":
-            others = [
-                vectors[j, 0]
-                for j in rows
-                if ids[j][0] not in (anchor, positive) and ids[j][1] != positive
-            ]
+            same = {positive, *(ids[j][0] for j in rows if ids[j][1] == positive)}
+            others = [vectors[j, 0] for j in rows if ids[j][0] not in same]
             loss = (loss + contrast(vectors[i, 1], vectors[i, 0], others)[0]) / 2
         losses.append(loss)
         hits.append(hit)

@@ -183,3 +183,15 @@ def test_chinese_characters_are_words_and_entities_have_no_spaces(tmp_path):
         examples, rows, [{"tags": np.array([3, 4, 0]), "probabilities": np.ones(3)}]
     )
     assert [entity["text"] for entity in found["entities"]] == ["\u5317\u4eac"]
+
+
+def test_texts_without_tags_may_have_the_form_of_the_training_file(tmp_path):
+    """Its columns are known by the labels; another file of two words per line is text."""
+    (columns := tmp_path / "a.txt").write_text("the DET\ncat NOUN\n\na DET\ndog NOUN\n")
+    (texts := tmp_path / "b.txt").write_text("the cat\na dog\n\na cat\n")
+    task = make(("accuracy",), entities=False)
+    examples = list(task.read(str(columns), Counter(), labelled=True))
+    task = dataclasses.replace(task, labels=task.find_labels(examples))
+    read = lambda path: [e.words for e in task.read(str(path), Counter(), labelled=False)]  # noqa: E731
+    assert read(columns) == [("the", "cat"), ("a", "dog")]
+    assert read(texts)[:2] == [("the", "cat"), ("a", "dog")]

@@ -13,6 +13,7 @@ from bert_jax.data.labelled.batching import choose_lengths
 from bert_jax.devices import sharding
 from bert_jax.files.atomic import read_json_lines
 from bert_jax.files.checksums import file_sha256
+from bert_jax.files.errors import UserError
 from bert_jax.scores.classification import Counts, micro
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.evaluate import make_evaluator
@@ -206,6 +207,17 @@ def test_a_begun_run_refuses_other_training_data(finished, tmp_path):
     config = first.config.replace(changes)
     with pytest.raises(ValueError, match="was trained with other settings"):
         Run(config, first.workdir).train()
+
+
+def test_a_finished_run_refuses_an_edited_file_to_evaluate_on(files, new_run, tmp_path):
+    """Its stored scores are those of the former content."""
+    (path := tmp_path / "dev.csv").write_text(files["multiple_choice"][1].read_text())
+    run = new_run("multiple_choice", {"data.eval": str(path), "epochs": 1.0}).train()
+    Run(run.config, run.workdir).train()
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([*lines[:-1], lines[1]]))
+    with pytest.raises(UserError, match=r"other settings: examples to evaluate on \(eval\): "):
+        Run(run.config, run.workdir).train()
 
 
 # ------------------------------------------------------------------ what scores depend on

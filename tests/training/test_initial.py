@@ -101,6 +101,12 @@ def test_some_layers_of_a_larger_model(make_workdir, random_params):
     ):
         with pytest.raises(ValueError, match=message):
             resolve(values | changes, ())
+    windows = {"model__attention_pattern": "window", "model__attention_window": 4}
+    shutil.rmtree(workdir)
+    make_workdir(model__num_layers=4, **windows, model__global_every=3)
+    assert resolve(values | {"init_layers": (1, 3)}, ()).model.num_layers == 2
+    with pytest.raises(ValueError, match="layer 4 of .* would have another window: layers 1, 4, "):
+        resolve(values | {"init_layers": (1, 4)}, ())
 
 
 def test_heads_that_an_import_initialized_are_new_and_reported(make_workdir):

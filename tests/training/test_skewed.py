@@ -2,6 +2,7 @@
 
 import ast
 import json
+import math
 
 import numpy as np
 import pytest
@@ -88,6 +89,21 @@ def test_predictions_have_the_thresholds_and_the_temperature(run, files):
         assert prediction["label"] == ("bad" if is_bad else "good")
     gold = [p["probabilities"][row[1]] for p, row in zip(found, rows, strict=True)]
     assert -np.log(gold).mean() == pytest.approx(values["nll"], rel=1e-4)
+
+
+def test_decisions_that_are_switched_off_are_not_those_of_the_checkpoint(run, files):
+    texts = [line.split("\t")[0] for line in files["classification"][1].read_text().splitlines()]
+    fitted, plain = (
+        bert_jax.load(run.workdir, **changes).predict(texts[1:])
+        for changes in ({}, {"task__thresholds": "default", "task__calibration": "none"})
+    )
+    assert all(p["label"] == max(p["probabilities"], key=p["probabilities"].get) for p in plain)
+    temperature = run.results["fitted"]["temperature"]
+    odds = [
+        [math.log(p["probabilities"]["good"] / p["probabilities"]["bad"]) for p in found]
+        for found in (fitted, plain)
+    ]
+    np.testing.assert_allclose(np.array(odds[0]) * temperature, odds[1], rtol=1e-3, atol=1e-4)
 
 
 def test_whoever_reads_a_run_before_its_first_evaluation_is_told(make_workdir, caplog):

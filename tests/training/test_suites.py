@@ -74,3 +74,10 @@ def test_an_unknown_suite_is_refused_before_data_are_prepared(folder, tmp_path):
     with pytest.raises(UserError, match="blimb is neither a file or folder nor a suite"):
         bert_jax.train(bert_jax.get_config("tiny", **values), tmp_path / "run")
     assert not (tmp_path / "run" / "data").exists()
+
+
+def test_suites_need_evaluations(folder):
+    values = {"eval__suites": (str(folder / "order.jsonl"),), "data__validation_share": 0.0}
+    with pytest.raises(UserError, match="suites: nothing is held out, so there are no evaluations"):
+        check_suites(parse(bert_jax.get_config("tiny", **values)))
+    check_suites(parse(bert_jax.get_config("tiny", **values, data__held_out="text:b.txt")))

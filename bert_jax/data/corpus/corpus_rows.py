@@ -7,7 +7,7 @@ to save or to restore, and each process can read any part of any batch.
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,6 +36,8 @@ class CorpusRows:
       seed: determines the order of the training rows; streams keep the order of the text.
       replay: rows of another corpus that end each training batch, as many as its own `batch_size`;
         this `batch_size` includes them. None: no replay.
+      skipped: rows that come before the first batch, counted over all epochs: an earlier phase has
+        read them.
     """
 
     manifest: Manifest
@@ -44,6 +46,19 @@ class CorpusRows:
     batch_size: int = 1
     seed: int = 0
     replay: "CorpusRows | None" = None
+    skipped: int = 0
+
+    def after(self, earlier: Sequence[tuple[int, "CorpusRows"]]) -> "CorpusRows":
+        """Returns these rows from where earlier phases end.
+
+        Args:
+          earlier: steps and rows of the phases, which have the same sequence length.
+        """
+        skipped = sum(steps * rows._own_size for steps, rows in earlier)
+        replay = self.replay
+        if replay:
+            replay = replay.after([(steps, rows.replay) for steps, rows in earlier if rows.replay])
+        return dataclasses.replace(self, skipped=skipped, replay=replay)
 
     @property
     def fingerprint(self) -> str:
@@ -137,7 +152,7 @@ class CorpusRows:
         """The function batch number -> int64[batch_size], the rows of the batch."""
         num_rows, batch_size = len(self._rows), self._own_size
         if not self._rows.form.is_stream:
-            return ShuffledOrder(num_rows, batch_size, self.seed).row_numbers
+            return ShuffledOrder(num_rows, batch_size, self.seed, self.skipped).row_numbers
         if batch_size > num_rows:
             raise UserError(
                 f"The corpus has {num_rows:,} rows, too few for {batch_size:,} streams: lower"
@@ -145,7 +160,8 @@ class CorpusRows:
             )
         # Each stream reads a block of its own, for as many batches as it has rows.
         self._rows.cache_blocks(2 * batch_size)
-        return functools.partial(stream_rows, num_rows=num_rows, batch_size=batch_size)
+        first = self.skipped // batch_size
+        return lambda number: stream_rows(first + number, num_rows, batch_size)
 
 
 class ShuffledOrder:
@@ -156,13 +172,15 @@ class ShuffledOrder:
     are global, over all processes.
     """
 
-    def __init__(self, num_rows: int, batch_size: int, seed: int):
+    def __init__(self, num_rows: int, batch_size: int, seed: int, skipped: int = 0):
         self._num_rows, self._batch_size, self._seed = num_rows, batch_size, seed
+        self._skipped = skipped
         self._block_order = functools.lru_cache(2)(self._make_block_order)
 
     def row_numbers(self, number: int) -> np.ndarray:
         """Returns int64[batch_size], the rows of batch `number`."""
-        positions = number * self._batch_size + np.arange(self._batch_size)
+        first = self._skipped + number * self._batch_size
+        positions = first + np.arange(self._batch_size)
         epochs = positions // self._num_rows
         numbers = np.empty_like(positions)
         for epoch in np.unique(epochs).tolist():

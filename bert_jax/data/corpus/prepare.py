@@ -119,6 +119,7 @@ def prepare_stages(work: Work, request: dict[str, Any]) -> Manifest:
 
     stages.tokenize(work)
     splits, num_duplicates = split_documents(jobs.corpus, jobs.config.validation_share)
+    stages.report_held_out(work, splits)
     words = stages.count_split_words(work, splits)
 
     # ---- documents -> examples -> rows -> shards, for each split and sequence length

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config.data import num_frequent
-from bert_jax.data.corpus.documents import Split, join_chunks, text_counts
+from bert_jax.data.corpus.documents import SPLITS, Split, join_chunks, text_counts
 from bert_jax.data.corpus.jobs import Jobs
 from bert_jax.data.corpus.request import TRAIN, check_max_words
 from bert_jax.data.corpus.row_counts import RowCounts
@@ -176,6 +176,21 @@ def tokenize(work: Work) -> None:
         raise UserError(
             f"There is no text in data.source={jobs.config.source!r} that gives any token"
             f" ({counts['empty_documents']} documents were read)."
+        )
+
+
+def report_held_out(work: Work, splits: Mapping[str, Split]) -> None:
+    """Logs the share of the tokens that is held out, if it is far above `data.validation_share`."""
+    held_out, wanted = splits.get(SPLITS[1]), work.jobs.config.validation_share
+    if held_out is None:
+        return
+    share = held_out.num_tokens / sum(split.num_tokens for split in splits.values())
+    if share > max(2 * wanted, wanted + 0.02):
+        num_documents = sum(split.num_documents for split in splits.values())
+        work.log(
+            f"held out: {share:.0%} of the tokens, although data.validation_share={wanted:g}, since"
+            f" documents are held out whole, {held_out.num_documents} of {num_documents}: mark"
+            " where documents end (a blank line, or data.document_separator=line)"
         )
 
 

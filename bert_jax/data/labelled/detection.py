@@ -13,6 +13,7 @@ The columns of a table are known by their usual names, or else by their content;
 bert_jax.data.labelled.forms.label_kinds has the kinds of labels.
 """
 
+import contextlib
 import os
 import re
 from collections import Counter
@@ -34,7 +35,7 @@ from bert_jax.data.labelled.forms.table import (
     listed,
 )
 from bert_jax.data.labelled.forms.word_files import detect_columns, detect_words
-from bert_jax.data.labelled.questions import is_question_table
+from bert_jax.data.labelled.questions import is_question_table, read_questions
 from bert_jax.data.labelled.reading import has_objects, is_object, read_json, read_objects
 from bert_jax.data.labelled.table_rows import Row, form_of, read_rows
 from bert_jax.data.labelled.tables import parse_column
@@ -50,6 +51,8 @@ _ANSWERS = tuple(
 )
 _NEGATIVES = ("negative", "hard_negative")
 _SCORES = ("score", "similarity", "similarity_score", "label", "rating")
+# Names of columns with 1 for pairs that belong together and 0 for others.
+_SAME = ("is_duplicate", "duplicate", "relevance", "relevant", "target", "labels", "class")
 _CHOICE = re.compile(r"(choice|option|sol|solution|answer)_?(\d|[a-e])")
 _ENDINGS = ("endings", "options", "choices")
 _CONTEXTS = (
@@ -63,6 +66,11 @@ _MAX_ROWS = 1000
 _PAIRS = ("embedding", "splade", "colbert", "cross_encoder")
 # Tasks whose pairs may have scores -> fields that are then set.
 _SCORED: dict[str, dict[str, Any]] = {"embedding": {"task.loss": "cosent"}, "cross_encoder": {}}
+# Fields for questions without an answer, as in SQuAD 2.0.
+_NULL_ANSWERS = {
+    "task.null_answers": True,
+    "metrics": ("f1", "exact", "best_f1", "best_exact"),
+}
 TASKS = (*PROBLEM_TYPES, "tagging", "span", "multiple_choice", *_PAIRS)
 
 
@@ -85,7 +93,7 @@ def detect(path: str, given: Mapping[str, Any], task: str = "") -> Detection:
     if has_objects(path):
         if isinstance(value := _first_object(path), Mapping):
             refused.refuse(path, refused.of_object(value))
-            found = _of_object(value)
+            found = _of_object(path, value, given)
     else:
         refused.refuse(path, refused.of_lines(path))
         found = detect_columns(path)
@@ -105,13 +113,22 @@ def _first_object(path: str) -> Any:
         return read_json(path, Counter())  # one value over several lines
 
 
-def _of_object(value: Mapping[str, Any]) -> Detection | None:
+def _of_object(path: str, value: Mapping[str, Any], given: Mapping[str, Any]) -> Detection | None:
     """Returns the detection of JSON that has questions with their contexts."""
     if isinstance(value.get("data"), list):
-        return Detection("span", "questions in SQuAD's form")
+        return _of_questions(path, "questions in SQuAD's form", given)
     if "qas" in value and {"context", "context_text"} & value.keys():
-        return Detection("span", "contexts with questions (qas)")
+        return _of_questions(path, "contexts with questions (qas)", given)
     return None
+
+
+def _of_questions(path: str, what: str, given: Mapping[str, Any]) -> Detection:
+    """Returns the detection of questions; some may be marked as having no answer."""
+    if "task.null_answers" not in given:
+        with contextlib.suppress(UserError):  # whoever reads the file reports it
+            if any(question.is_impossible for question in read_questions(path, Counter())):
+                return Detection("span", f"{what}, some without an answer", _NULL_ANSWERS)
+    return Detection("span", what)
 
 
 def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
@@ -122,7 +139,7 @@ def _of_table(path: str, given: Mapping[str, Any], task: str) -> Detection:
     if task in ("", "multiple_choice") and (found := _of_choices(table)):
         return found
     if task in ("", "span") and "task.label" not in given and is_question_table(columns):
-        return Detection("span", "questions, their contexts and answers")
+        return _of_questions(path, "questions, their contexts and answers", given)
     if task in ("", "tagging") and "task.problem_type" not in given:
         if found := detect_words(table):
             return found
@@ -226,11 +243,27 @@ def _of_embeddings(table: Table, pair: tuple[Any, Any] | None, task: str) -> Det
     if negative is not None:
         fields["task.negative"] = str(negative)
         names.append(str(negative))
+    else:
+        _refuse_labels(table, [*names, str(table.id)], task)
     kind = "pairs of texts" if task == "cross_encoder" else "texts to embed"
     used = {*names, str(table.id)}
     others = [repr(name) for name in map(str, table.columns) if name not in used]
     unused = f"; not used: {', '.join(others)}" if others else ""
     return Detection(task, f"{kind} ({', '.join(names)}){unused}", fields)
+
+
+def _refuse_labels(table: Table, used: Sequence[str], task: str) -> None:
+    """Raises UserError for a column that says which pairs belong together, and is not read."""
+    for name, values in table.columns.items():
+        known_name = str(name).strip().lower() in (*_SCORES, *_SAME)
+        if known_name and str(name) not in used and len(set(map(str, values))) > 1:
+            fix = "keep the pairs that belong together, and remove the column"
+            if task in _SCORED:
+                fix += ", or write numbers into it and name it with --config.task.label"
+            raise UserError(
+                f"{table.path} has labels or scores in the column {str(name)!r}, which task={task}"
+                f" cannot read: {fix}."
+            )
 
 
 def _are_numbers(values: Sequence[Any]) -> bool:

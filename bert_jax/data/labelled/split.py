@@ -26,6 +26,8 @@ from bert_jax.files.errors import UserError
 TRAIN, EVALUATE = "train", "evaluate"
 # Fewer examples are not split: the score of a handful says nothing.
 _FEWEST = 10
+# Characters after the end of a context: no place of an answer is near (`questions`).
+_BEYOND = 1000
 # The common stratum of those that are too small.
 _TOGETHER = "together", None
 _Example = TextExample | TaggedExample | Question | ChoiceExample
@@ -143,7 +145,12 @@ def write_split(
 
 def _to_object(example: _Example, words: str, tags: str) -> dict[str, Any]:
     if isinstance(example, Question):
-        answers = [{"text": text, "answer_start": start} for text, start in example.answers]
+        # An answer that is not found is not searched for again, as one without an offset would be.
+        beyond = len(example.context) + _BEYOND
+        answers = [
+            {"text": text, "answer_start": beyond if start < 0 else start}
+            for text, start in example.answers
+        ]
         fields = {"id": example.id, "question": example.question, "context": example.context}
         return fields | {"answers": answers, "is_impossible": example.is_impossible}
     assert isinstance(example, TaggedExample)

@@ -222,6 +222,8 @@ def _labels(row: Row, columns: Columns, where: str, counts: Counter) -> tuple[st
             return None
         return tuple(str(name) for name in cells if _truth(cells[name], name, where))
     value = row.get(columns.label)
+    if isinstance(value, str) and value.strip() and is_missing_label(value):
+        return None  # "nan"; an empty cell of several labels has none of them
     if isinstance(value, str) and columns.separator == LISTS:
         value = [] if is_missing_label(value) else parse_list(value)
     if isinstance(value, list):

@@ -25,11 +25,10 @@ import onnx
 from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
 from bert_jax.devices.trees import unflatten
 from bert_jax.exchange.huggingface import write_tokenizer
-from bert_jax.exchange.loaded import LoadedModel, check_heads, portable_encoder
+from bert_jax.exchange.loaded import LoadedModel, check_heads, portable
 from bert_jax.exchange.onnx.graph import Sizes
 from bert_jax.exchange.onnx.trace import make_graph
 from bert_jax.files.errors import UserError
-from bert_jax.formats.huggingface import FAMILIES
 from bert_jax.formats.sentence_transformers import MULTI, SPLADE, SentenceVectors
 from bert_jax.models import make_encoder
 from bert_jax.models.heads import PreTrainingModel, PreTrainingOutputs, WordScores
@@ -77,7 +76,7 @@ def write(
             f"{loaded.source} is a model of the kind {loaded.model.name!r}, which reads the"
             " characters of words: only Transformers are exported to ONNX."
         )
-    model: Any = portable_encoder(loaded.config)
+    model: Any = portable(loaded.config).model
     row = loaded.config.task
     head = row.HEAD or "masked_lm"
     is_headless = row.EMBEDS or any(path.startswith(f"{head}/") for path in loaded.missing)
@@ -104,8 +103,8 @@ def write(
     graph = make_graph(forward, loaded.params, inputs, limits)
     onnx.save(graph, str(folder / FILE))
     reads_pairs = "token_type_ids" in inputs
-    frames_text = FAMILIES.get(model.name, FAMILIES["bert"]).frames_text
-    write_tokenizer(loaded, folder, reads_pairs, frames_text)
+    continues_text = output == "task" and row.READS_FORWARD
+    write_tokenizer(loaded, folder, reads_pairs, frames_text=not continues_text)
     facts = {
         "task": loaded.config.task.name,
         "output": output,

@@ -418,6 +418,10 @@ class Classification(ClassLossConfig, Pooled):
 
     def with_fitted(self, values):
         decision = self.decision.with_values(values, self.labels)
+        if self.thresholds != "tuned":
+            decision = dataclasses.replace(decision, thresholds=())
+        if self.calibration != "temperature":
+            decision = dataclasses.replace(decision, temperature=1.0)
         return dataclasses.replace(self, decision=decision)
 
     def decision_scores(self, examples, rows, answers):

@@ -98,13 +98,13 @@ def _contrast(
 def _related(text_ids: jax.Array) -> jax.Array:
     """bool[batch, candidates]: whether a candidate is as good for an anchor as its own positive.
 
-    They are equal to its positive or to the anchor itself, or positives of an equal anchor.
+    They are equal to the anchor itself, or to a positive of it or of an equal anchor.
     """
     anchors, positives = text_ids[:, 0, None], text_ids[:, 1, None]
     candidates = text_ids[:, 1:].T.reshape(1, -1)
-    is_equal = (candidates == positives) | (candidates == anchors)
-    shared = anchors == anchors.T
-    return is_equal | jnp.pad(shared, ((0, 0), (0, candidates.shape[1] - len(shared))))
+    shares = (anchors == anchors.T).astype(jnp.float32)
+    equals = (positives == candidates).astype(jnp.float32)
+    return (shares @ equals > 0) | (candidates == anchors)
 
 
 def _cosent(cosines: jax.Array, batch: Batch) -> Sum:

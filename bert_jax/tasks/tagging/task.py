@@ -18,7 +18,7 @@ from bert_jax.config.group import derived, setting
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
-from bert_jax.data.labelled.forms.word_files import is_conll
+from bert_jax.data.labelled.forms.word_files import detect_columns, is_conll
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
@@ -147,12 +147,23 @@ class Tagging(ClassLossConfig, Headed):
         return {"text": self.between_words.join(example.words)}
 
     def read(self, path, counts, labelled) -> Iterator[TaggedExample]:
-        if not labelled and ending_of(path) == ".txt" and not is_conll(path):
-            return read_plain_words(path, counts, self.by_character)
         columns = _or(parse_column(self.text_a), "tokens"), _or(parse_column(self.label), "tags")
         sentence = parse_column(self.id)
         how = not self.entities, self.strip_numbers, self.by_character, sentence
+        is_text = not labelled and ending_of(path) == ".txt" and not is_conll(path)
+        if is_text and not self._has_own_tags(path, *columns, *how):
+            return read_plain_words(path, counts, self.by_character)
         return read_tagged(path, counts, labelled, *columns, *how)
+
+    def _has_own_tags(self, path: str, *how: Any) -> bool:
+        """Returns whether a file without entity tags has columns with the labels of the task."""
+        if self.entities or detect_columns(path) is None:
+            return False
+        try:
+            examples = itertools.islice(read_tagged(path, Counter(), True, *how), 100)
+            return {tag for e in examples for tag in e.tags or ()} <= {*self.labels}
+        except UserError:
+            return False
 
     def find_labels(self, examples):
         names = Labels.find_tags(tag for e in examples for tag in e.tags or ()).names

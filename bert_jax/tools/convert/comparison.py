@@ -4,12 +4,14 @@ A Hugging Face folder is run by transformers on torch where both are installed, 
 by this package.
 """
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bert_jax.exchange import LoadedModel, as_stored
+from bert_jax.exchange.loaded import portable
 from bert_jax.models import make_add_fields
 from bert_jax.tools.convert import bilm_references, transformers_program
 from bert_jax.tools.convert.outputs import Batch, Outputs, largest_differences, make_batch, run_ours
@@ -17,8 +19,13 @@ from bert_jax.tools.convert.transformers_program import compare_token_ids
 from bert_jax.training.workdir import open_model
 
 
-def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
+def compare_with_source(loaded: LoadedModel, exported: LoadedModel | None = None) -> dict[str, Any]:
     """Compares a foreign model with another program that has the same weights.
+
+    Args:
+      loaded: the foreign model.
+      exported: the model that was exported to it, which is run in its place: what the export lost
+        would be lost on both sides.
 
     Returns:
       `with`, the program, `largest_difference` by output, and for a Hugging Face folder
@@ -33,7 +40,10 @@ def compare_with_source(loaded: LoadedModel) -> dict[str, Any]:
     fields, pad_id = model.config.model, model.tokenizer.pad_id
     batch = make_batch(fields.vocab_size, fields.max_position_embeddings, pad_id)
     theirs = transformers_program.run(model, batch)
-    differences = largest_differences(run_ours(model, batch), theirs)
+    ours = model
+    if exported:
+        ours = dataclasses.replace(exported, config=portable(exported.config))
+    differences = largest_differences(run_ours(ours, batch), theirs)
     compared = {"with": theirs.program, "largest_difference": differences}
     if loaded.checkpoint.format == "huggingface":
         compared["token_ids"] = compare_token_ids(loaded)

@@ -29,7 +29,7 @@ from bert_jax.exchange import (
     with_new_parameters,
 )
 from bert_jax.exchange.stablehlo import PLATFORMS
-from bert_jax.files.atomic import whole_folder, write_json
+from bert_jax.files.atomic import read_json, whole_folder, write_json
 from bert_jax.files.buckets import shown
 from bert_jax.formats import FORMATS
 from bert_jax.formats.foreign import Choices
@@ -91,7 +91,7 @@ def to_huggingface(
         facts = huggingface.write(model, pathlib.Path(folder))
         comparison = _NOT_COMPARED
         if compare:
-            comparison = compare_with_source(open_foreign(folder, "huggingface"))
+            comparison = compare_with_source(open_foreign(folder, "huggingface"), model)
         source = {"source": shown(workdir), "step": model.step}
         format = FORMATS["huggingface"].TITLE
         certificate = {**source, "format": format, **facts, "comparison": comparison}
@@ -105,7 +105,8 @@ def milestones_to_huggingface(workdir: str, out: str, *, compare: bool = True) -
     """Makes the folders out/chck_1M, out/chck_2M, ... of a run's milestones.
 
     The names are those of the BabyLM challenge: chck_1M after 1e6 words. Of other units they have
-    the number and the unit, such as chck_500step or chck_50%.
+    the number and the unit, such as chck_500step or chck_50%. Folders that an earlier call made are
+    kept.
 
     Args:
       workdir: folder of the run.
@@ -119,9 +120,20 @@ def milestones_to_huggingface(workdir: str, out: str, *, compare: bool = True) -
     for text, step in found.items():
         number, unit = parse_duration("milestones", text)
         name = f"{number / 1e6:g}M" if unit == "word" else f"{number:g}{unit}"
-        to_huggingface(workdir, f"{out}/chck_{name}", compare=compare, step=step)
+        folder = f"{out}/chck_{name}"
+        if _is_export(folder, workdir, step):
+            print(f"folder      {folder} exists already")
+        else:
+            to_huggingface(workdir, folder, compare=compare, step=step)
     if missing := [text for text in store.load(workdir).checkpoint.milestones if text not in found]:
         print(f"without a checkpoint, as not reached, set later or deleted: {', '.join(missing)}")
+
+
+def _is_export(folder: str, workdir: str, step: int) -> bool:
+    """Returns whether a folder is the export of a step of a run."""
+    certificate = pathlib.Path(folder, CERTIFICATE)
+    found = read_json(str(certificate)) if certificate.is_file() else {}
+    return (found.get("source"), found.get("step")) == (shown(workdir), step)
 
 
 def to_stablehlo(workdir: str, out: str) -> None:

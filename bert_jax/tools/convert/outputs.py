@@ -71,7 +71,8 @@ def run_ours(loaded: LoadedModel, batch: Batch) -> Outputs:
             {"params": tree[model.name]}, batch, deterministic=True, keep_all=True
         )
         encoded, pooled = outputs if has_pooler else (outputs, None)
-        places = predicting_positions(model, _all_positions(batch))
+        places = _all_positions(batch)
+        places = places if task.EMBEDS else predicting_positions(model, places)
         slots = jax.numpy.take_along_axis(encoded.hidden, places[:, :, None], axis=1)
         values: dict[str, Any] = {"hidden states": jax.numpy.stack(encoded.all_hidden)}
         if pooled is not None:

@@ -147,7 +147,8 @@ def check_disk(config: RunConfig, workdir: str, trial: Trial, checkpoint: int) -
         )
         fix = (
             "Free some space, or choose --workdir and config.data.dir on another disk; fewer"
-            " checkpoints: --config.checkpoint.keep=1 --config.checkpoint.keep_best=0"
+            " checkpoints: --config.checkpoint.keep=1, and keep_best=0 with"
+            " --config.checkpoint.use=newest"
         )
         yield compared(f"{what}.", needed, free, fix)
 

@@ -169,7 +169,11 @@ def vectors(predictor: Predictor, keeps_dtype: bool) -> list[Endpoint]:
     Sparse ones are weights by word; those of tokens, which MaxSim compares, have no similarities.
 
     Args:
+      predictor: the model's.
       keeps_dtype: see `Choice`.
+
+    Raises:
+      UserError: the model has sentence vectors of a kind that is not computed here.
     """
     model = predictor.model
     pooling = read_sentence_vectors(model.folder).pooling

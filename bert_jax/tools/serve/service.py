@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from bert_jax.files.errors import UserError
@@ -48,15 +48,16 @@ class Service:
         self.missing: dict[str, str] = {}
         predictor = Predictor(model, 0 if model.exact else _BATCH_TOKENS)
         self._model = model
-        self._add("predict", lambda: endpoints.predict(predictor, top_k))
+        self._add("predict", lambda: [endpoints.predict(predictor, top_k)])
         if self._model.task.READS_FORWARD:
-            self._add("generate", lambda: endpoints.generate(self._model))
-        self.endpoints += endpoints.vectors(predictor, keeps_dtype)
-        self._add("attention", lambda: endpoints.attention(predictor, top_k, self.name, self.about))
+            self._add("generate", lambda: [endpoints.generate(self._model)])
+        self._add("encode", lambda: endpoints.vectors(predictor, keeps_dtype))
+        about = (top_k, self.name, self.about)
+        self._add("attention", lambda: [endpoints.attention(predictor, *about)])
 
-    def _add(self, name: str, make: Callable[[], Endpoint]) -> None:
+    def _add(self, name: str, make: Callable[[], Iterable[Endpoint]]) -> None:
         try:
-            self.endpoints.append(make())
+            self.endpoints += make()
         except UserError as error:
             self.missing[name] = str(error)
 

@@ -36,6 +36,11 @@ def test_each_epoch_has_every_row_once(num_rows, batches_per_epoch):
         assert not np.array_equal(epochs[1], epochs[2])
 
 
+def test_a_later_phase_reads_on_in_the_same_order():
+    whole, later = ShuffledOrder(300, 4, 0), ShuffledOrder(300, 6, 0, skipped=200)
+    assert numbers(later, range(40)).tolist() == numbers(whole, range(110))[200:].tolist()
+
+
 def test_a_batch_mixes_many_blocks_and_a_window_reads_each_block_once():
     order = ShuffledOrder(10 * WINDOW, 256, 0)
     assert len(np.unique(order.row_numbers(3) // ROWS_PER_BLOCK)) > 90

@@ -1,6 +1,7 @@
 """Another text to evaluate on, in place of a part of the corpus."""
 
 import dataclasses
+import pathlib
 import random
 
 import numpy as np
@@ -59,3 +60,30 @@ def test_the_other_text_is_held_out_whole_and_alone(tmp_path):
 def test_a_part_and_another_text_exclude_each_other():
     with pytest.raises(UserError, match="held_out='text:b.txt' and config.data.validation_share="):
         DataConfig(held_out="text:b.txt")
+
+
+@pytest.mark.parametrize("separator, is_reported", [("blank_line", True), ("line", False)])
+def test_a_share_far_above_the_one_that_was_asked_for_is_reported(tmp_path, separator, is_reported):
+    """Files without blank lines are one document each, and two of them are held out."""
+    for name in "abcd":
+        lines = pathlib.Path(write(tmp_path / f"{name}.txt", 40, ord(name)).removeprefix("text:"))
+        lines.write_text(lines.read_text().replace("\n\n", "\n"))
+    config = DataConfig(
+        source=f"text:{tmp_path}/?.txt",
+        document_separator=separator,
+        vocab="train:words",
+        vocab_size=64,
+        sequence_lengths=(16,),
+        num_predictions=(2,),
+        segments="full_sentences",
+        num_processes=1,
+    )
+    log = []
+    prepare(config, str(tmp_path / "data"), 1, log.append)
+    found = [line for line in log if line.startswith("held out: ")]
+    assert len(found) == is_reported
+    if is_reported:
+        assert found[0].startswith(
+            "held out: 50% of the tokens, although data.validation_share=0.01"
+        )
+        assert "2 of 4" in found[0]

@@ -188,6 +188,13 @@ SMALL = "text,label\na,x\nb,y\n"
         ("a.csv", "text,label\n", {}, "", "has no examples"),
         ("a.jsonl", "{}\n", {}, "", "has no examples"),
         ("a.csv", "a long story\nit ended well\n", {}, "", "has one column, 'a long story'"),
+        # pairs that do not belong together
+        ("a.csv", csv("question1,question2,is_duplicate", [f"{LONG},a,1", f"{SHORT},b,0"]), {},
+         "embedding", "has labels or scores in the column 'is_duplicate', which task=embedding"),
+        ("a.csv", csv("query,passage,label", [f"{LONG},a,1", f"{SHORT},b,0"]), {}, "splade",
+         "labels or scores in the column 'label', which task=splade cannot read: keep the pairs"),
+        ("a.csv", csv("text_a,text_b,label", [f"{LONG},a,yes", f"{SHORT},b,no"]), {},
+         "cross_encoder", "or write numbers into it and name it with --config.task.label"),
         # forms that would be misread
         ("a.xlsx", "", {}, "", "a.xlsx is a spreadsheet, not text: save it as CSV"),
         ("a.csv", "__label__1 so it is\n__label__2 not so\n", {}, "", "has fastText's form"),

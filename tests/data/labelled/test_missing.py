@@ -64,6 +64,18 @@ def test_labels_of_other_forms(tmp_path, columns, cell, labels):
     assert example.labels == labels
 
 
+@pytest.mark.parametrize("separator", [",", "[]"])
+def test_nan_is_no_label_where_there_may_be_several(tmp_path, separator):
+    """An empty cell has none of them."""
+    cells = {",": ("p,q", "", "nan"), "[]": ("['p', 'q']", "", "nan")}[separator]
+    with open(path := tmp_path / "a.csv", "w", newline="") as file:
+        csv_writer(file).writerows([["text", "label"], *(["x", cell] for cell in cells)])
+    columns, counts = Columns("text", label="label", separator=separator), Counter()
+    read = read_table(str(path), columns, counts, on_missing="skip")
+    assert [example.labels for example in read] == [("p", "q"), ()]
+    assert counts["rows_without_label"] == 1
+
+
 def test_numbers_in_cells():
     assert decimal_marks(["0,5", "3"]) == [","] and decimal_marks(["1,234", "2"]) == [".", ","]
     assert decimal_marks(["1,234.5"]) == ["."] and decimal_marks(["2,27", "a"]) == []
@@ -96,3 +108,5 @@ def test_likely_mistakes_in_names_of_labels():
     assert alike.endswith("classes of their own: 'Good' (9), 'good ' (6)")
     assert rare == "1 classes have fewer than 5 examples: 'bad' (2)"
     assert not list(find_faults([("a",)] * 5 + [("b",)] * 5))
+    (decimals,) = find_faults([("1",)] * 5 + [("1.0",)] * 5 + [("2",)] * 5)
+    assert decimals.endswith("decimals only are classes of their own: '1' (5), '1.0' (5)")

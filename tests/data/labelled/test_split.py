@@ -115,6 +115,18 @@ def test_sentences_and_questions_are_read_back_as_they_were(tmp_path):
     assert back == [(q.id, q.question, q.context, q.answers) for q in asked[1:3]]
 
 
+def test_an_answer_that_is_not_found_is_not_found_again(tmp_path):
+    """With -1 as its offset, the first of three places would be taken."""
+    context = "1998 and 1998 and, much later in this long text about a year, 1998 and so on."
+    answers = [{"text": "1998", "answer_start": 1000}]
+    rows = [{"id": n, "question": "when", "context": context, "answers": answers} for n in range(3)]
+    (path := tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = list(read_questions(str(path), Counter()))
+    train, _ = split(tmp_path, "a.jsonl", asked)
+    assert [q.answers for q in asked[1:]] == [(("1998", -1),)] * 2
+    assert [q.answers for q in read_questions(train, Counter())] == [(("1998", -1),)] * 2
+
+
 def test_small_classes_have_a_share_together():
     examples = texts([str(number % 77) for number in range(308)])
     chosen = held_out(examples, 0.1, 0)

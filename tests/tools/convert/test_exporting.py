@@ -1,6 +1,8 @@
 """The exported folder in transformers: loads strictly, gives our numbers, and comes back."""
 
 import dataclasses
+import importlib
+import inspect
 import json
 import pathlib
 
@@ -8,8 +10,12 @@ import numpy as np
 import pytest
 
 from bert_jax.config import store
+from bert_jax.config.encoders import ModernBertConfig
+from bert_jax.exchange import huggingface
 from bert_jax.exchange.huggingface import MODELING
+from bert_jax.files.errors import UserError
 from bert_jax.formats.weight_table import weights_sha256
+from bert_jax.inference.model import load as load_trained
 from bert_jax.text.tokenizers import load_tokenizer
 from bert_jax.tools.convert import conversions
 from bert_jax.tools.convert.comparison import compare_with_source
@@ -169,6 +175,9 @@ def test_other_models_are_read_back_by_transformers_and_here(save, tmp_path, nam
         ids = run.tokenizer.encode("the cat")
         assert encoded["input_ids"] == [run.tokenizer.cls_id, *ids, run.tokenizer.sep_id]
         assert ("token_type_ids" in encoded) == name.startswith("Electra")
+        between = [run.tokenizer.sep_id] * run.tokenizer.num_separators
+        pair = transformers.AutoTokenizer.from_pretrained(tmp_path / "again")("the cat", "the cat")
+        assert pair["input_ids"] == [encoded["input_ids"][0], *ids, *between, *ids, between[0]]
     if name.startswith("ModernBert"):
         assert again.config.layer_types == model.config.layer_types
         assert again.config.rope_parameters == model.config.rope_parameters
@@ -228,6 +237,74 @@ def test_a_model_without_a_class_brings_its_own(make_workdir, tmp_path, name):
     reason = compare_with_source(open_model(str(tmp_path / "out")))["none_because"]
     assert reason == f"its {MODELING.name} is not that of this version, and is not run"
     compare_token_ids(open_model(str(tmp_path / "out")))  # does not exit
+
+
+@pytest.mark.parametrize("changes", [{"predicts_next": True}, {"activation": "relu_squared"}])
+def test_modernbert_in_transformers_has_one_activation_and_no_shift(
+    make_workdir, tmp_path, changes
+):
+    fields = {f"model__{name}": x for name, x in changes.items()}
+    workdir = make_workdir(model=ModernBertConfig(), **fields)
+    with pytest.raises(UserError, match=f"config.model.{[*changes][0]}="):
+        conversions.to_huggingface(str(workdir), str(tmp_path / "out"))
+
+
+def test_modernbert_with_one_rotary_base_for_all_layers(make_workdir, tmp_path):
+    workdir = make_workdir(model=ModernBertConfig(), model__window_rotary_base=0.0)
+    assert worst(conversions.to_huggingface(str(workdir), str(tmp_path / "out"))) < 1e-5
+
+
+def test_a_published_regression_is_one_in_transformers(make_workdir, tmp_path):
+    """Its scores are from 0 to 5: `pipeline` would apply the sigmoid to a single label."""
+    heads = {"classifier__kernel": (16, 1), "classifier__bias": (1,)}
+    fields = {"task": "classification", "task__published": "stsb", "metrics": ("pearson",)}
+    workdir = make_workdir(heads=heads, **fields)
+    conversions.to_huggingface(str(workdir), str(tmp_path / "out"), compare=False)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["problem_type"] == "regression"
+
+
+def test_what_an_export_loses_is_a_difference(make_workdir, tmp_path, monkeypatch):
+    """The run is compared, not what is read back from the folder."""
+    workdir = make_workdir(**FAST, model__predicts_next=True)
+    config = huggingface._config
+    without = lambda *args: config(*args) | {"predicts_next": False}  # noqa: E731
+    monkeypatch.setattr(huggingface, "_config", without)
+    assert worst(conversions.to_huggingface(str(workdir), str(tmp_path / "out"))) > 0.01
+
+
+@pytest.mark.parametrize("changes", [{"predicts_next": True}, {"copy_head": True}])
+def test_splade_of_an_encoder_with_another_head_has_no_shift_and_no_copies(
+    make_workdir, tmp_path, changes
+):
+    fields = FAST | {f"model__{name}": x for name, x in changes.items()}
+    heads = {"masked_lm__transform__kernel": (16, 16), "masked_lm__layer_norm__scale": (16,)}
+    workdir = make_workdir(
+        heads=heads | {"masked_lm__bias": (64,)},
+        **fields | {"model__lm_head": "transform"},
+        task="splade",
+    )
+    (workdir / "labels.json").write_text("[]")
+    out = tmp_path / "out"
+    assert worst(conversions.to_huggingface(str(workdir), str(out))) < 1e-5
+    vectors = load_trained(str(workdir)).encode_sparse(["the cat sat"]).toarray()
+    model = transformers.AutoModelForMaskedLM.from_pretrained(out, trust_remote_code=True)
+    ids = transformers.AutoTokenizer.from_pretrained(out)("the cat sat", return_tensors="pt")
+    logits = model.eval()(ids["input_ids"]).logits
+    weights = torch.log1p(torch.relu(logits)).amax(1).detach().numpy()
+    assert weights.max() > 0
+    np.testing.assert_allclose(vectors, weights, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "end", ["ForMaskedLM", "ForSequenceClassification", "ForTokenClassification"]
+)
+def test_trainer_keeps_token_types_and_passes_no_other_arguments(end):
+    """It reads the signature of `forward`: **kwargs would make it pass `num_items_in_batch`."""
+    module = importlib.import_module("bert_jax.exchange.modeling_bert_jax")  # it needs torch
+    parameters = inspect.signature(getattr(module, f"BertJax{end}").forward).parameters
+    assert {"token_type_ids", "labels"} <= parameters.keys()
+    assert not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
 
 
 @pytest.fixture

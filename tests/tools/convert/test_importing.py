@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+import bert_jax
 from bert_jax.config import store
 from bert_jax.exchange import open_foreign
 from bert_jax.formats.foreign import Choices
@@ -186,6 +187,26 @@ def test_other_forms_give_the_same_parameters(save, form):
     report = loaded.report
     assert report and report.known_non_parameters.keys() == known
     assert len(report.renamed) >= least_renamed
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tokenizer_class": "BertTokenizer", "model_input_names": ["input_ids", "attention_mask"]},
+        {"tokenizer_class": "DistilBertTokenizer"},
+    ],
+)
+def test_a_tokenizer_without_token_types_gives_all_tokens_the_first(save, settings):
+    """transformers' models then use it for the second text of a pair, too."""
+    folder, _ = save("BertForSequenceClassification", num_labels=3)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    run = from_hf(folder, compare=True)
+    assert run.config.model.type_vocab_size == 1
+    assert worst(read_certificate(folder)) < 1e-5
+    assert "gives no token types" in " ".join(read_certificate(folder)["notes"])
+    a, b = bert_jax.load(folder), bert_jax.load(folder.parent / "out")
+    pairs = [("the cat", "a dog"), ("so", "it is")]
+    assert a.predict(pairs) == b.predict(pairs)
 
 
 def test_half_precision_is_cast_and_reported(save, capsys):

@@ -106,6 +106,8 @@ def test_which_modules_are_followed(tmp_path, kinds, unknown):
         ("sentence_bert_config.json", {**ONLY, "query_length": None, "unpad_inputs": True}, "", 20),
         ("sentence_bert_config.json", {"transformer_task": "fill-mask"}, "transformer_task='f", 20),
         ("config_sentence_transformers.json", {"model_type": "SparseEncoder"}, "a SparseEnc", 20),
+        ("config_sentence_transformers.json", {"truncate_dim": 8}, "truncate_dim=8", 20),
+        ("config_sentence_transformers.json", {"max_active_dims": 8}, "max_active_dims=8", 20),
     ],
 )
 def test_which_settings_are_followed(tmp_path, file, values, unknown, length):

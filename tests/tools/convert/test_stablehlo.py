@@ -153,3 +153,18 @@ def test_other_models_are_refused(make_workdir, tmp_path, changes, heads, messag
     with pytest.raises(ValueError, match=message):
         conversions.to_stablehlo(str(make_workdir(heads=heads, **changes)), str(tmp_path / "model"))
     assert not (tmp_path / "model").exists()
+
+
+def test_heads_with_random_parameters_are_left_out_or_refused(export, make_workdir, tmp_path):
+    def with_random(workdir, *paths):
+        fresh = json.dumps({"tensors": {"fresh": paths}})
+        (workdir / "certificate.json").write_text(fresh)
+        return str(workdir)
+
+    workdir = with_random(make_workdir(), "next_sentence/kernel", "next_sentence/bias")
+    conversions.to_stablehlo(workdir, str(tmp_path / "model"))
+    outputs = json.loads((tmp_path / "model" / "model.json").read_text())["outputs"]
+    assert "masked_lm_logits" in outputs and "next_sentence_logits" not in outputs
+    with_random(tmp_path / "run", "masked_lm/bias")
+    with pytest.raises(ValueError, match="were imported without a masked-LM head"):
+        conversions.to_stablehlo(workdir, str(tmp_path / "other"))

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import exchange
 from bert_jax.__main__ import main as run_command
 from bert_jax.config.encoder_fields import TransformerConfig
-from bert_jax.config.encoders import ElectraConfig, RobertaConfig
+from bert_jax.config.encoders import ElectraConfig, GptConfig, RobertaConfig
 from bert_jax.config.group import rules
 from bert_jax.devices.trees import flatten, unflatten
 from bert_jax.exchange.loaded import example_batch, language_model
@@ -97,14 +97,9 @@ def make(tmp_path):
     (tmp_path / "vocab.txt").write_text(VOCABULARY)
 
     def make(labels: str = "", model=None, **values):
-        task = values.pop("task", "pretraining")
-        if (
-            model is not None
-            and model.is_causal
-            or values.get("model.attention_pattern") == "causal"
-        ):
-            task = "causal_lm"
-        config = default_config(task)
+        is_causal = model is not None and model.is_causal
+        is_causal = is_causal or values.get("model.attention_pattern") == "causal"
+        config = default_config(values.pop("task", "causal_lm" if is_causal else "pretraining"))
         sizes = {f"model.{name}": size for name, size in SIZES.items()}
         rows = tiny.rows_of(config, SIZES["max_position_embeddings"])
         more = {"model": model} if model is not None else {}
@@ -290,3 +285,13 @@ def test_the_documented_code_runs_without_this_package(make_workdir, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout.replace("'", '"'))) == 5, done.stdout
+
+
+def test_a_gpt_with_a_head_reads_framed_texts(make, tmp_path):
+    """As in training; only text that is continued has no [CLS] and [SEP]."""
+    values = {"task.pool": "last", "task.pooler": False}
+    for task, is_framed in (("classification", True), ("causal_lm", False)):
+        loaded = make("a b", GptConfig(), task=task, **(values if is_framed else {}))
+        exchange.export(loaded, "onnx", tmp_path / task)
+        content = json.loads((tmp_path / task / "tokenizer.json").read_text())
+        assert bool(content["post_processor"]) == is_framed

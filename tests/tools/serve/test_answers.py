@@ -176,6 +176,15 @@ def test_a_model_without_a_head_has_features_and_attention(make_workdir):
     assert "imported without a head" in page and "<b>naive" not in page
 
 
+def test_vectors_of_a_kind_that_is_not_computed_are_missing(make_workdir):
+    workdir = make_workdir(model__num_layers=1)
+    dense = {"type": "sentence_transformers.models.Dense", "path": "2_Dense"}
+    pathlib.Path(workdir, "modules.json").write_text(json.dumps([dense]))
+    service = load(workdir)
+    assert [endpoint.name for endpoint in service.endpoints] == ["predict", "attention"]
+    assert "pooling=mean, max or cls gives other vectors" in service.missing["encode"]
+
+
 def test_too_few_positions_to_continue_texts_are_said(make_run):
     service = load(make_gpt(make_run, positions=24)[1])
     assert service.missing == {

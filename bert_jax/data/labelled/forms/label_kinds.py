@@ -5,6 +5,7 @@ numbers (`regression`) if some have a fraction, or if there are more than _MAX_G
 do not number classes from 0 or 1; else classes.
 """
 
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from bert_jax.data.labelled.cells import (
     is_list_text,
     is_missing_label,
     is_number,
+    number_of,
     parse_list,
     plain_number,
     repeats,
@@ -146,13 +148,17 @@ def find_faults(labels: Sequence[Sequence[str]]) -> Iterator[str]:
     counts = Counter(name for names in labels for name in names)
     spellings = defaultdict(list)
     for name in sorted(counts):
-        spellings["".join(name.split()).casefold()].append(name)
+        number = number_of(name)
+        spelling = "".join(name.split()).casefold() if math.isnan(number) else str(number)
+        spellings[spelling].append(name)
     if alike := [names for names in spellings.values() if len(names) > 1]:
         shown = "; ".join(
             ", ".join(f"{name!r} ({counts[name]:,})" for name in names)
             for names in alike[:_FAULTS_SHOWN]
         )
-        yield f"labels that differ by case or spaces only are classes of their own: {shown}"
+        yield (
+            f"labels that differ by case, spaces or decimals only are classes of their own: {shown}"
+        )
     if rare := sorted((count, name) for name, count in counts.items() if count < _FEWEST):
         shown = ", ".join(f"{name!r} ({count})" for count, name in rare[:_FAULTS_SHOWN])
         more = ", ..." if len(rare) > _FAULTS_SHOWN else ""
