@@ -43,10 +43,14 @@ class DataConfig(Group):
     # Lower-case the text and remove accents.
     lowercase: bool = setting(True)
     # Rows are `pairs` of segments for next-sentence prediction; `full_sentences`: as many
-    # sentences as fit, across documents, with [SEP] between documents (Liu et al. 2019, 4.2);
-    # `running_text`: the text cut at the sequence length, for next-token prediction; or `stream`:
-    # the whole corpus without gaps, for models that carry a state from row to row.
-    segments: str = setting("pairs", choices=("pairs", "full_sentences", "running_text", "stream"))
+    # sentences as fit, across documents, with [SEP] between documents; `doc_sentences`: the same
+    # within documents (both Liu et al. 2019, 4.2); `running_text`: the text cut at the sequence
+    # length, for next-token prediction; or `stream`: the whole corpus without gaps, for models that
+    # carry a state from row to row.
+    segments: str = setting(
+        "pairs",
+        choices=("pairs", "full_sentences", "doc_sentences", "running_text", "stream"),
+    )
     # `dynamic`: masks are drawn at each step, on the device. `static`: masks are drawn once, by the
     # released code's procedure with the same random numbers.
     mode: str = setting("dynamic", choices=("dynamic", "static"))

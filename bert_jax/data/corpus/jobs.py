@@ -31,8 +31,9 @@ from bert_jax.text.vocabulary import count_words
 
 # Keyed by data.segments: the records of examples, and the number of special tokens of an example
 # ([CLS] A [SEP] B [SEP] and [CLS] A [SEP]; running text has none).
-_DTYPES = {"pairs": PAIR, "full_sentences": RUN, "running_text": RUNNING, "stream": STREAM_ROW}
-_NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "running_text": 0}
+_DTYPES = {"pairs": PAIR, "full_sentences": RUN, "doc_sentences": RUN, "running_text": RUNNING}
+_DTYPES |= {"stream": STREAM_ROW}
+_NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "doc_sentences": 2, "running_text": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,9 +145,11 @@ class Jobs:
                 stream = f"{config.seed} {split} {length} {duplicate}"
                 short_seq_prob = config.short_seq_prob
                 records = sample_unit(documents, unit, stream, max_tokens, short_seq_prob)
+            elif segments == "running_text":
+                records = running_text(documents, unit, max_tokens)
             else:
-                cut = full_sentences if segments == "full_sentences" else running_text
-                records = cut(documents, unit, max_tokens)
+                crosses = segments == "full_sentences"
+                records = full_sentences(documents, unit, max_tokens, crosses)
             with whole_file(path) as part:
                 np.fromiter(records, _DTYPES[segments]).tofile(part)
         return 0

@@ -178,18 +178,22 @@ def sample_unit(
 
 
 def full_sentences(
-    documents: Documents, unit: tuple[int, int], max_num_tokens: int
+    documents: Documents, unit: tuple[int, int], max_num_tokens: int, crosses: bool = True
 ) -> Iterator[Run]:
     """Yields maximal runs of whole sentences of documents unit[0] to unit[1] - 1, in order.
 
     FULL-SENTENCES of RoBERTa (Liu et al. 2019, section 4.2): a run continues into the next document
-    after a separator. Nothing is random and no text is lost: a sentence of more than
-    `max_num_tokens` is continued in the next run. Each unit begins a new run.
+    after a separator; with `crosses=False` DOC-SENTENCES: it ends with its document. Nothing is
+    random and no text is lost: a sentence of more than `max_num_tokens` is continued in the next
+    run. Each unit begins a new run.
     """
     document = start = length = 0  # of the current run
     for number in range(*unit):
         starts = documents.starts(number)
         for begin, end in pairwise(starts):
+            if length and begin == starts[0] and not crosses:
+                yield Run(document, start, length)
+                length = 0
             separator = 1 if length and begin == starts[0] else 0
             if length and length + separator + end - begin > max_num_tokens:
                 yield Run(document, start, length)

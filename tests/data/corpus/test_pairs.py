@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pytest
@@ -161,6 +161,9 @@ def test_full_sentences_are_those_of_plain_loops(documents, size):
     for part in ((50, 100), (7, 7), unit):
         found = [positions_of(run, documents) for run in full_sentences(documents, part, size)]
         assert found == runs_by_hand(documents, part, size)
+        runs = full_sentences(documents, part, size, crosses=False)
+        alone = [runs_by_hand(documents, (n, n + 1), size) for n in range(*part)]
+        assert [positions_of(run, documents) for run in runs] == list(chain.from_iterable(alone))
     # Nothing is lost or repeated, and no run begins or ends with a separator.
     tokens = [p for run in found for p in run if p is not None]
     assert tokens == list(range(documents.starts(len(documents) - 1)[-1]))
