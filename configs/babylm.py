@@ -15,9 +15,8 @@ as FOLDER/chck_1M, ... for transformers. A text of more than 10 million words is
 documents are held out, and are not trained on, so that no run reaches 100 million: use its last
 model in place of chck_100M (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
 
-Cost: 10 epochs on 8.8 million words of novels and speech are 16,000 steps of plain, 50 minutes on 2
-CPU cores with AVX-512 (44,000 tokens/s), or four hours of plain_mini (9,500). No such run was made;
-docs/grammar.md has the scores of shorter ones.
+Cost: 10 epochs on 8.8 million words of novels and speech are 16,368 steps of plain, an hour on 2 CPU
+cores with AVX-512, or four hours of plain_mini (9,500 tokens/s). docs/grammar.md has the scores.
 """
 
 from ml_collections import ConfigDict

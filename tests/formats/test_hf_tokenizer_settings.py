@@ -10,6 +10,7 @@ from sentencepiece import SentencePieceNormalizer, sentencepiece_model_pb2
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import Choices
 from bert_jax.formats.hf_tokenizer import tokenizer_config, tokenizer_json
+from bert_jax.formats.hf_tokenizer_settings import read_settings
 from bert_jax.formats.hf_vocabulary import folder_vocabulary
 from tests.tools.convert.hf_folders import edit_config, write_byte_level
 
@@ -250,6 +251,21 @@ def test_a_generic_class_frames_pairs_by_its_template(saved, tmp_path, pair, cha
         return
     with pytest.raises(UserError, match=message):
         ours(folder)
+
+
+@pytest.mark.parametrize(
+    ("settings", "gives"),
+    [
+        ({}, True),
+        ({"tokenizer_class": "BertTokenizerFast"}, True),
+        ({"tokenizer_class": "XLMRobertaTokenizer"}, False),
+        ({"tokenizer_class": "DistilBertTokenizer"}, False),
+        ({"tokenizer_class": "XLMRobertaTokenizer", "model_input_names": ["token_type_ids"]}, True),
+    ],
+)
+def test_token_types_are_those_of_the_class_unless_a_file_names_them(tmp_path, settings, gives):
+    write_config(tmp_path, settings)
+    assert read_settings(str(tmp_path)).gives_types == gives
 
 
 # ------------------------------------------------------------------ Unigram
