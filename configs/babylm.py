@@ -5,8 +5,8 @@
     bert_jax convert to_hf DIR FOLDER --milestones
 
 The argument is plain (the default), record (both as in fast.py, but for vocabulary, masks, initial
-embeddings and batches) or gpt_bert: plain, with masked tokens predicted from the position before
-them and every 16th step on next tokens (Charpentier & Samuel 2024). They have the size tiny;
+embeddings, batches and rows) or gpt_bert: plain, with masked tokens predicted from the position
+before them and every 16th step on next tokens (Charpentier & Samuel 2024). They have the size tiny;
 plain_mini, plain_small, ... are larger.
 
 Training takes 10 epochs, the most that the track allows (2025): at most 100 million words.
@@ -15,8 +15,8 @@ as FOLDER/chck_1M, ... for transformers. A text of more than 10 million words is
 documents are held out, and are not trained on, so that no run reaches 100 million: use its last
 model in place of chck_100M (`bert_jax convert to_hf DIR FOLDER/main`). docs/grammar.md has more.
 
-Cost: 10 epochs on 8.8 million words of novels and speech are 16,368 steps of plain, an hour on 2 CPU
-cores with AVX-512, or four hours of plain_mini (9,500 tokens/s). docs/grammar.md has the scores.
+Cost: 10 epochs on 8.8 million words of novels and speech are some 16,000 steps of plain, an hour on
+2 CPU cores with AVX-512, or four hours of plain_mini (9,500 tokens/s). docs/grammar.md has scores.
 """
 
 from ml_collections import ConfigDict
@@ -51,7 +51,10 @@ def get_config(name: str = "plain") -> ConfigDict:
     # The track's files have a sentence or a paragraph per line, and few blank lines.
     config.data.document_separator = "line"
     config.data.max_words = 10_000_000
-    config.data.max_examples_per_row = 16  # single sentences fill a row too
+    config.data.max_examples_per_row = 16  # short lines fill a row too
+    if recipe != "record":  # which copies from other lines
+        # Lines do not attend to each other: a sentence is alone, as when minimal pairs are scored.
+        config.data.segments = "doc_sentences"
     config.data.validation_share = 0.01
     config.epochs = 10.0
 
