@@ -5,10 +5,11 @@ and `bert_jax.train` both call `resolve`. Does not import jax.
 """
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bert_jax.config import store
+from bert_jax.config.encoder_fields import EncoderConfig, TransformerConfig
 from bert_jax.config.encoders import finetuning_values, make_encoder_config
 from bert_jax.config.group import flatten, unflatten
 from bert_jax.config.layers import DEFAULT, GIVEN, Layer, merge, preset_layer
@@ -117,14 +118,7 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tu
                 f"config.init_layers={tuple(layers)}: config.init_from={path} has"
                 f" {model['num_layers']} layers."
             )
-        every = model.get("global_every", 0)
-        is_global = lambda number: every > 0 and number % every == 0  # noqa: E731
-        if moved := [old for new, old in enumerate(layers) if is_global(old - 1) != is_global(new)]:
-            raise UserError(
-                f"config.init_layers={tuple(layers)}: layer {moved[0]} of config.init_from={path}"
-                f" would have another window: layers 1, {1 + every}, ... of both models attend to"
-                " all positions. Choose layers that keep their kind."
-            )
+        _check_windows(make_encoder_config(model), layers, path)
         found["model.num_layers"] = len(layers)
     # A model may lack some of the special tokens of its vocabulary, which become new ones.
     missing = range(model["vocab_size"], len(tokenizer.pieces))
@@ -136,6 +130,19 @@ def _from_source(fields: Fields, explicit: Collection[str], data_dir: str) -> tu
     elif _is_vocabulary_of(data_dir, given, tokenizer):
         del found["data.vocab"]
     return model, found
+
+
+def _check_windows(encoder: EncoderConfig, layers: Sequence[int], path: str) -> None:
+    """Raises UserError if one of the chosen layers would attend to other positions than before."""
+    if not isinstance(encoder, TransformerConfig):
+        return
+    for new, old in enumerate(layers):
+        if encoder.is_global(old - 1) != encoder.is_global(new):
+            raise UserError(
+                f"config.init_layers={tuple(layers)}: layer {old} of config.init_from={path} would"
+                f" have another window: layers 1, {1 + encoder.global_every}, ... of both models"
+                " attend to all positions. Choose layers that keep their kind."
+            )
 
 
 def with_model(

@@ -323,17 +323,12 @@ class CopyHead(nn.Module):
         return torch.logaddexp(words, F.logsigmoid(gate) + log_copied)
 
 
-class BertJaxForMaskedLM(BertJaxPreTrainedModel):
-    """Logits of words; with a copy head their log-probabilities, copies included."""
+class BertJaxWithHead(BertJaxPreTrainedModel):
+    """An encoder, `bert`, and a head: subclasses define `score`, `error` and `output_class`."""
 
     def __init__(self, config):
         super().__init__(config)
         self.bert = BertJaxModel(config)
-        if config.lm_head == "transform":
-            self.cls = nn.ModuleDict({"predictions": Predictions(config)})
-        if config.copy_head:
-            self.copy_head = CopyHead(config)
-        self.post_init()
 
     def forward(
         self,
@@ -348,18 +343,40 @@ class BertJaxForMaskedLM(BertJaxPreTrainedModel):
     ):
         inputs = attention_mask, token_type_ids, position_ids
         hidden, attentions, attended, is_token = self.bert.encode(input_ids, *inputs)
+        logits = self.score(hidden[-1], attended, input_ids, is_token)
+        loss = None if labels is None else self.error(logits, labels)
+        all_hidden = tuple(hidden) if output_hidden_states else None
+        return self.output_class(
+            loss, logits, all_hidden, tuple(attentions) if output_attentions else None
+        )
+
+    def error(self, logits, labels):
+        """Returns the mean loss of tokens; those with the label -100 do not count."""
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+
+
+class BertJaxForMaskedLM(BertJaxWithHead):
+    """Logits of words; with a copy head their log-probabilities, copies included."""
+
+    output_class = MaskedLMOutput
+
+    def __init__(self, config):
+        super().__init__(config)
+        if config.lm_head == "transform":
+            self.cls = nn.ModuleDict({"predictions": Predictions(config)})
+        if config.copy_head:
+            self.copy_head = CopyHead(config)
+        self.post_init()
+
+    def score(self, slots, attended, input_ids, is_token):
         table = self.bert.embeddings.word_embeddings.weight
         head = self.cls["predictions"] if hasattr(self, "cls") else F.linear
-        slots = hidden[-1]
         if self.config.predicts_next:  # the state before a token predicts it
             slots = torch.cat([slots[:, :1], slots[:, :-1]], dim=1)
         logits = head(slots, table)
         if hasattr(self, "copy_head"):
             logits = self.copy_head(slots, attended, input_ids, is_token, logits)
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        more = tuple(hidden) if output_hidden_states else None
-        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
-        return MaskedLMOutput(*output)
+        return logits
 
 
 def _pool(name, x, is_token):
@@ -374,10 +391,11 @@ def _pool(name, x, is_token):
     return x[torch.arange(len(x), device=x.device), at]
 
 
-class BertJaxForSequenceClassification(BertJaxPreTrainedModel):
+class BertJaxForSequenceClassification(BertJaxWithHead):
+    output_class = SequenceClassifierOutput
+
     def __init__(self, config):
         super().__init__(config)
-        self.bert = BertJaxModel(config)
         if config.pooler:
             pooler = {"dense": _dense(config, config.hidden_size, config.hidden_size)}
             self.bert.pooler = nn.ModuleDict(pooler)
@@ -385,58 +403,29 @@ class BertJaxForSequenceClassification(BertJaxPreTrainedModel):
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        token_type_ids=None,
-        position_ids=None,
-        labels=None,
-        output_hidden_states=False,
-        output_attentions=False,
-        return_dict=True,
-    ):
-        inputs = attention_mask, token_type_ids, position_ids
-        hidden, attentions, _, is_token = self.bert.encode(input_ids, *inputs)
-        x = _pool(self.config.pool, hidden[-1], is_token)
+    def score(self, hidden, attended, input_ids, is_token):
+        x = _pool(self.config.pool, hidden, is_token)
         if self.config.pooler:
             x = self.bert.pooler["dense"](x).tanh()
-        logits = self.classifier(self.dropout(x))
-        loss, kind = None, self.config.problem_type
-        if labels is not None and kind == "regression":
-            loss = F.mse_loss(logits.squeeze(-1), labels.float())
-        elif labels is not None and kind == "multi_label_classification":
-            loss = F.binary_cross_entropy_with_logits(logits, labels.float())
-        elif labels is not None:
-            loss = F.cross_entropy(logits, labels)
-        more = tuple(hidden) if output_hidden_states else None
-        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
-        return SequenceClassifierOutput(*output)
+        return self.classifier(self.dropout(x))
+
+    def error(self, logits, labels):
+        kind = self.config.problem_type
+        if kind == "regression":
+            return F.mse_loss(logits.squeeze(-1), labels.float())
+        if kind == "multi_label_classification":
+            return F.binary_cross_entropy_with_logits(logits, labels.float())
+        return F.cross_entropy(logits, labels)
 
 
-class BertJaxForTokenClassification(BertJaxPreTrainedModel):
+class BertJaxForTokenClassification(BertJaxWithHead):
+    output_class = TokenClassifierOutput
+
     def __init__(self, config):
         super().__init__(config)
-        self.bert = BertJaxModel(config)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
         self.classifier = nn.Linear(config.hidden_size, config.num_labels)
         self.post_init()
 
-    def forward(
-        self,
-        input_ids,
-        attention_mask=None,
-        token_type_ids=None,
-        position_ids=None,
-        labels=None,
-        output_hidden_states=False,
-        output_attentions=False,
-        return_dict=True,
-    ):
-        inputs = attention_mask, token_type_ids, position_ids
-        hidden, attentions, *_ = self.bert.encode(input_ids, *inputs)
-        logits = self.classifier(self.dropout(hidden[-1]))
-        loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        more = tuple(hidden) if output_hidden_states else None
-        output = (loss, logits, more, tuple(attentions) if output_attentions else None)
-        return TokenClassifierOutput(*output)
+    def score(self, hidden, attended, input_ids, is_token):
+        return self.classifier(self.dropout(hidden))

@@ -101,13 +101,11 @@ def _template(tokenizer: Tokenizer) -> Json:
         return {"Sequence": {"id": name, "type_id": type_id}}
 
     single = [special(cls, 0), sequence("A", 0), special(sep, 0)]
+    more = [special(sep, 0)] * (tokenizer.num_separators - 1)
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [
-            *(*single, *[special(sep, 0)] * (tokenizer.num_separators - 1)),
-            *(sequence("B", 1), special(sep, 1)),
-        ],
+        "pair": [*single, *more, sequence("B", 1), special(sep, 1)],
         "special_tokens": {
             cls: {"id": cls, "ids": [tokenizer.cls_id], "tokens": [cls]},
             sep: {"id": sep, "ids": [tokenizer.sep_id], "tokens": [sep]},

@@ -14,6 +14,7 @@ from typing import Any
 from bert_jax.files.errors import UserError
 from bert_jax.formats.foreign import read_json_object, sibling
 from bert_jax.formats.sentence_transformers import lowercases
+from bert_jax.text.byte_level_tokenizer import component_steps
 from bert_jax.text.ruled_wordpiece import Components
 
 Json = Mapping[str, Any]
@@ -123,7 +124,7 @@ class TokenizerSettings:
         self._check_framing(tokenizer, special, has_types=kind == "WordPiece")
 
     def _check_framing(self, tokenizer: Json, special: Sequence[str], has_types: bool) -> None:
-        """Refuses tokens around a text, or a pair, other than [CLS] and [SEP]; and other types."""
+        """Refuses tokens around a text, or a pair, other than [CLS] and [SEP]."""
         if self.is_generic and self.frames:
             for key in ("add_bos_token", "add_eos_token"):
                 if self.config.get(key) is not None:
@@ -133,25 +134,31 @@ class TokenizerSettings:
                     )
         if "post_processor" not in tokenizer or not self.frames:
             return
-        frames = list(_frames(tokenizer["post_processor"]))
+        steps = component_steps(tokenizer["post_processor"], "processors")
         cls, sep = special[2:4]
-        expected = [cls, "A", sep]
-        file = sibling(self.path, "tokenizer.json")
+        frames, expected = list(_frames(steps)), [cls, "A", sep]
         if (frames and frames != [expected]) or (not frames and self.is_generic):
             shown = " and ".join(" ".join(frame) for frame in frames) or "nothing"
             raise UserError(
-                f"{file} has a post_processor that makes {shown} of a text A: only"
-                f" {' '.join(expected)} is supported."
+                f"{sibling(self.path, 'tokenizer.json')} has a post_processor that makes {shown} of"
+                f" a text A: only {' '.join(expected)} is supported."
             )
-        first = [(cls, 0), ("A", 0), *[(sep, 0)] * (2 if sep == "</s>" else 1)]
-        expected_pair = [*first, ("B", 1), (sep, 1)]
-        for pair in _pair_frames(tokenizer["post_processor"]) if self.is_generic else ():
-            if [name for name, _ in pair] != [name for name, _ in expected_pair]:
+        if self.is_generic:
+            self._check_pairs(steps, cls, sep, has_types)
+
+    def _check_pairs(self, steps: Sequence[Json], cls: str, sep: str, has_types: bool) -> None:
+        """Refuses other tokens around a pair, and other types."""
+        file = sibling(self.path, "tokenizer.json")
+        between = [(sep, 0)] * (2 if sep == "</s>" else 1)
+        expected = [(cls, 0), ("A", 0), *between, ("B", 1), (sep, 1)]
+        shown = " ".join(name for name, _ in expected)
+        for pair in _pair_frames(steps):
+            if (found := " ".join(name for name, _ in pair)) != shown:
                 raise UserError(
-                    f"{file} has a post_processor that makes {' '.join(name for name, _ in pair)}"
-                    f" of a pair: only {' '.join(name for name, _ in expected_pair)} is supported."
+                    f"{file} has a post_processor that makes {found} of a pair: only {shown} is"
+                    " supported."
                 )
-            if has_types and self.gives_types and pair != expected_pair:
+            if has_types and self.gives_types and pair != expected:
                 raise UserError(
                     f"{file} gives the second text of a pair the token type of the first: only the"
                     " types 0 and 1 are supported. To use type 0 for both, leave token_type_ids out"
@@ -220,23 +227,18 @@ def content_of(token: Any) -> str:
     return str((token or {}).get("content", "")) if isinstance(token, Mapping) else str(token or "")
 
 
-def _frames(processor: Json | None) -> Iterator[list[str]]:
-    """Yields what each part of a post_processor makes of a text A."""
-    match processor:
-        case {"type": "Sequence"}:
-            for part in processor["processors"]:
-                yield from _frames(part)
-        case {"type": "TemplateProcessing"}:
-            yield [part["id"] for item in processor["single"] for part in item.values()]
-        case {"type": "BertProcessing" | "RobertaProcessing"}:
-            yield [processor["cls"][0], "A", processor["sep"][0]]
+def _frames(steps: Sequence[Json]) -> Iterator[list[str]]:
+    """Yields what each step of a post_processor makes of a text A."""
+    for step in steps:
+        match step:
+            case {"type": "TemplateProcessing"}:
+                yield [part["id"] for item in step["single"] for part in item.values()]
+            case {"type": "BertProcessing" | "RobertaProcessing"}:
+                yield [step["cls"][0], "A", step["sep"][0]]
 
 
-def _pair_frames(processor: Json | None) -> Iterator[list[tuple[str, int]]]:
+def _pair_frames(steps: Sequence[Json]) -> Iterator[list[tuple[str, int]]]:
     """Yields what each template in a post_processor makes of a pair A, B: names and types."""
-    match processor:
-        case {"type": "Sequence"}:
-            for part in processor["processors"]:
-                yield from _pair_frames(part)
-        case {"type": "TemplateProcessing", "pair": list(pair)}:
+    for step in steps:
+        if pair := step.get("pair"):
             yield [(part["id"], part["type_id"]) for item in pair for part in item.values()]

@@ -170,8 +170,8 @@ def _plan(
             )
     if count := counts["words_divided"]:
         lines.append(
-            f"warning    {count:,} words are divided where an entity begins or ends, which nothing"
-            " divides in a new text: held-out scores are too high. Put spaces around entities."
+            f"warning    {count:,} words are divided where an entity begins or ends, but not in new"
+            " texts, so held-out scores are too high: put spaces around entities"
         )
     labels = [labels_of(example) for example in examples]
     numbers = [float(values[0]) for values in labels if are_numbers and values]

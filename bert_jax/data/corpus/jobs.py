@@ -31,8 +31,13 @@ from bert_jax.text.vocabulary import count_words
 
 # Keyed by data.segments: the records of examples, and the number of special tokens of an example
 # ([CLS] A [SEP] B [SEP] and [CLS] A [SEP]; running text has none).
-_DTYPES = {"pairs": PAIR, "full_sentences": RUN, "doc_sentences": RUN, "running_text": RUNNING}
-_DTYPES |= {"stream": STREAM_ROW}
+_DTYPES = {
+    "pairs": PAIR,
+    "full_sentences": RUN,
+    "doc_sentences": RUN,
+    "running_text": RUNNING,
+    "stream": STREAM_ROW,
+}
 _NUM_SPECIAL = {"pairs": 3, "full_sentences": 2, "doc_sentences": 2, "running_text": 0}
 
 

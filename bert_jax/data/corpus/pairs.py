@@ -191,11 +191,9 @@ def full_sentences(
     for number in range(*unit):
         starts = documents.starts(number)
         for begin, end in pairwise(starts):
-            if length and begin == starts[0] and not crosses:
-                yield Run(document, start, length)
-                length = 0
             separator = 1 if length and begin == starts[0] else 0
-            if length and length + separator + end - begin > max_num_tokens:
+            is_full = length + separator + end - begin > max_num_tokens
+            if length and (is_full or (separator and not crosses)):
                 yield Run(document, start, length)
                 separator = length = 0
             if not length:

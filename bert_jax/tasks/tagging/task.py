@@ -18,7 +18,7 @@ from bert_jax.config.group import derived, setting
 from bert_jax.data.labelled.conll import read_plain_words, read_tagged
 from bert_jax.data.labelled.encode_words import WordRows, documents, encode_words
 from bert_jax.data.labelled.examples import Labels, TaggedExample
-from bert_jax.data.labelled.forms.word_files import detect_columns, is_conll
+from bert_jax.data.labelled.forms.word_files import detect_columns
 from bert_jax.data.labelled.reading import ending_of
 from bert_jax.data.labelled.tables import parse_column
 from bert_jax.data.labelled.tags import as_iob2
@@ -150,15 +150,17 @@ class Tagging(ClassLossConfig, Headed):
         columns = _or(parse_column(self.text_a), "tokens"), _or(parse_column(self.label), "tags")
         sentence = parse_column(self.id)
         how = not self.entities, self.strip_numbers, self.by_character, sentence
-        is_text = not labelled and ending_of(path) == ".txt" and not is_conll(path)
-        if is_text and not self._has_own_tags(path, *columns, *how):
+        is_text = not labelled and ending_of(path) == ".txt"
+        if is_text and not self._has_tags(path, *columns, *how):
             return read_plain_words(path, counts, self.by_character)
         return read_tagged(path, counts, labelled, *columns, *how)
 
-    def _has_own_tags(self, path: str, *how: Any) -> bool:
-        """Returns whether a file without entity tags has columns with the labels of the task."""
-        if self.entities or detect_columns(path) is None:
-            return False
+    def _has_tags(self, path: str, *how: Any) -> bool:
+        """Returns whether a file has columns of words and of entity tags or the task's labels."""
+        found = detect_columns(path)
+        marks_entities = found is not None and found.fields.get("task.entities", True)
+        if found is None or marks_entities or self.entities:
+            return marks_entities
         try:
             examples = itertools.islice(read_tagged(path, Counter(), True, *how), 100)
             return {tag for e in examples for tag in e.tags or ()} <= {*self.labels}

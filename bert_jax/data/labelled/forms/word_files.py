@@ -77,12 +77,6 @@ def detect_columns(path: str) -> Detection | None:
     return Detection("tagging", what, fields | ({} if typed else _CLASSES))
 
 
-def is_conll(path: str) -> bool:
-    """Returns whether a file has a word and its entity tag per line."""
-    found = detect_columns(path)
-    return found is not None and found.fields.get("task.entities", True)
-
-
 def detect_words(table: Table) -> Detection | None:
     """Returns the detection of a table of words and tags; None: it is not one."""
     columns, given = table.columns, table.given
